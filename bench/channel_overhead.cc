@@ -1,7 +1,7 @@
-// channel_overhead - what RDMAChannel adds to ibv_post_send and ibv_poll_cq, operation by operation.
+// channel_overhead - the cost that RDMAChannel adds to ibv_post_send and ibv_poll_cq, per operation.
 //
-// Both sides write the same 8 bytes over the same queue pair of the same device, in turn. The raw side is as bare as
-// it can be: its work request is made once and only renumbered.
+// Both loops write the same 8 bytes over the same queue pair of the same device, in turn. The raw loop does as little
+// as possible: its work request is built once, and only its id changes.
 //
 // usage: channel_overhead [--device=NAME]                      compares, round by round; exit 1 beyond 10 ns
 //        channel_overhead [--device=NAME] --benchmark_...      each side under google-benchmark
@@ -29,7 +29,7 @@ constexpr std::uint32_t kBytes = 8;
 constexpr int kBatch = 16;
 constexpr double kAllowedNs = 10;
 
-// Ends the program with one line when `result` is a failure.
+// Ends the program with one line if `result` is a failure.
 template <typename T>
 T must(Result<T> result) {
   if (result) return std::move(result).value();
@@ -57,7 +57,7 @@ class Bench {
 
   [[nodiscard]] std::string device_text() const { return here_.device.to_text(); }
 
-  // Posts `count` WRITEs and polls until they are complete; false when something failed.
+  // Posts `count` WRITEs and polls until they are complete. Returns false if one failed.
   [[gnu::noinline]] bool by_channel(int count) {
     for (int i = 0; i < count; ++i) {
       if (!here_.channel->post_write(slice_, remote_, {.id = ++id_})) return false;
@@ -140,7 +140,7 @@ void run(benchmark::State& state, Bench& bench, Side side, int batch) {
   state.SetItemsProcessed(state.iterations() * batch);
 }
 
-// Nanoseconds an operation of one side, over `operations` of them in batches of `batch`. Ends the program on failure.
+// Nanoseconds per operation for `side`: runs `operations` of them in batches of `batch`. Ends the program on failure.
 double time_of(Bench& bench, Side side, int operations, int batch) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -158,9 +158,10 @@ double quantile(std::vector<double>& values, double part) {
   return *place;
 }
 
-// Runs both sides in turn in rounds too short for the machine to change its mind in between, and compares round by
-// round: differences of neighbours are steadier than the difference of two medians. Returns their lower quartile, in
-// nanoseconds, since what disturbs a round (another thread on the core's twin) only adds.
+// Runs both loops alternately, in rounds so short that the state of the machine does not change in between, and
+// compares each round with its neighbour. Differences between neighbours vary less than the difference of two medians.
+// Returns the lower quartile of the differences, in nanoseconds: disturbances (for example another thread on the same
+// core) can only add time.
 double report_paired(Bench& bench, int batch) {
   constexpr int kRounds = 2001;
   constexpr int kOperations = 1600;
@@ -191,7 +192,7 @@ int count(Bench& bench, std::string_view side, int operations) {
   return 0;
 }
 
-// The comparison by itself. Returns the exit status: 1 when the channel adds more than it may.
+// The comparison itself. Returns the exit status: 1 if the channel adds more than it may.
 int compare(Bench& bench) {
   std::printf("%s, %u-byte WRITE, post to completion; the channel may add %.0f ns\n", bench.device_text().c_str(),
               kBytes, kAllowedNs);
@@ -202,7 +203,7 @@ int compare(Bench& bench) {
 
 // The same under google-benchmark, for its formats and filters.
 int measure(Bench& bench, int argc, char** argv) {
-  // Defaults in front, so that what the caller gives wins.
+  // Defaults come first, so that the caller's arguments override them.
   std::vector<char*> arguments{argv[0]};
   std::string defaults[] = {"--benchmark_repetitions=25", "--benchmark_enable_random_interleaving=true",
                             "--benchmark_min_time=0.02", "--benchmark_display_aggregates_only=true"};

@@ -1,4 +1,4 @@
-// connection_rate - how fast connections are set up, and what one takes: many clients against one server.
+// connection_rate - measures how fast connections are set up, and what each needs: many clients and one server.
 #include <gflags/gflags.h>
 
 #include <atomic>
@@ -79,12 +79,12 @@ SessionOptions options_for(std::uint16_t port) {
   options.device.name = FLAGS_on;
   options.address = {.host = "127.0.0.1", .port = port};
   options.max_endpoints = FLAGS_clients + 1;
-  options.max_endpoints_per_source = options.max_endpoints;  // all of them are of this host
+  options.max_endpoints_per_source = options.max_endpoints;  // all of them are on this host
   options.tcp.connect_timeout = options.tcp.handshake_timeout = std::chrono::seconds(60);
   return options;
 }
 
-/// Says what its connections take when all of them are there, and ends when they have left.
+/// Prints what its connections need once all of them are established, and ends after they have closed.
 int serve(const std::function<void(std::uint16_t)>& listening) {
   const ServerSession server(options_for(0), server_hooks());
   if (Status started = server.start(); !started.ok()) return programs::exit_status(started);
@@ -111,7 +111,7 @@ Status check_rate(double rate) {
 Status connect_all(std::uint16_t port) {
   const ClientSession first(options_for(port), client_hooks());
   std::vector<ClientSession> sessions;
-  // The device is opened, and the first session started, before the clock runs.
+  // The clock starts after the device is opened and the first session has started.
   auto opened = first.connect();
   if (!opened) return opened.status();
   for (int i = 1; FLAGS_sessions && i < FLAGS_clients; ++i) {
@@ -153,7 +153,7 @@ Status connect_all(std::uint16_t port) {
 }
 
 int run() {
-  // A connection has one at each end, a session four.
+  // A connection needs one descriptor at each end, a session four.
   const std::uint64_t descriptors = 100 + static_cast<std::uint64_t>(FLAGS_clients) * (FLAGS_sessions ? 4 : 1);
   if (Status allowed = programs::allow_descriptors(descriptors); !allowed.ok()) return programs::exit_status(allowed);
   const auto server = programs::ServerProcess::start(serve, std::chrono::seconds(30));

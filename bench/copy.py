@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""rdma_copy against cp and rsync: a large file, a tree of small ones, and a second --delta run: the same minutes, one table.
+"""rdma_copy against cp and rsync: a large file, a tree of small files, and a second --delta run, in one table.
 
 usage: bench/copy.py [--runs=N] [--bytes=BYTES] [--files=N] [--folder=DIR] [--output=FILE]
 
-All of it lies below --folder (default: build; a disk's file system is what people copy in, and all was read before. In /dev/shm
-each page is one of 4 KiB, and costs more than the copying). rdma_copy goes to an rdma_copy --serve, rsync -aW to an rsync --daemon, both
-on loopback and started before; cp --reflink=never copies within the machine. They take their turn in each of N runs (default 5), in
-another order each (by chance, always of the same seed), and each into a directory that is empty; what counts is the median. The time is that
-from the start of the program to its end. User and system time are those of both sides. "delta" changes 1 % of the pages of the file, in
-places by chance, and copies it over the old one: what counts is the share of the bytes that went over the wire, hashes with them.
+All files are below --folder (default: build, because people copy on a disk's file system; all files are in the page
+cache. In /dev/shm each page has 4 KiB, and costs more than the copying). rdma_copy copies to an rdma_copy --serve, and
+rsync -aW to an rsync --daemon; both servers use loopback and are started before. cp --reflink=never copies within the
+machine. Each of N runs (default 5) measures all of them, in an order that is random but always uses the same seed, each
+into an empty directory. The result is the median. Time is measured from the start of the program to its end. User and
+system time are the sums of client and server. "delta" changes 1 % of the pages of the file, at random places, and
+copies it over the old one: its result is the share of the bytes that were sent, including hashes.
 
-Three things that have nothing to do with the programs would decide otherwise. Whoever comes behind a certain other one pays for the
-memory that it has left: hence the orders. In a virtual machine free memory may be the host's, and a
-GiB of it takes seconds to come back: so before each measurement as much is taken and given back. ext4 without a journal does not use the
-number of an inode again for a minute, or six where that is not on the disk yet, and looks at all of these whenever it makes a file
-(recently_deleted() in fs/ext4/ialloc.c), for longer than the copying takes: so trees are deleted at the end only, and who measures again
-waits for so long.
+Three effects that do not belong to the programs would otherwise decide the result. First, a program pays for the memory
+that its predecessor has left: hence the different orders. Second, in a virtual machine free memory may belong to the
+host, and getting a GiB of it back takes seconds: so that amount is allocated and freed before each measurement. Third,
+ext4 without a journal does not reuse an inode number for a minute (six minutes if the deletion is not on the disk yet).
+Whenever it creates a file, it looks at all these inodes (recently_deleted() in fs/ext4/ialloc.c), which takes longer
+than the copying. So trees are deleted only at the end, and you should wait for that time before you measure again.
 
-The table goes to standard output and to --output (default bench/results/copy.md). Wants a Release build, rsync, and a quiet
-machine. Exit status 1: a bound is not kept, or a program failed.
+The table is written to standard output and to --output (default bench/results/copy.md). Needs a Release build, rsync,
+and a quiet machine. Exit status 1: a bound is not kept, or a program failed.
 """
 import argparse
 import datetime
@@ -42,24 +43,24 @@ COPY = os.path.join(ROOT, "build/release/bin/rdma_copy")
 SECONDS = 300
 PAGE = 4096
 MADV_POPULATE_WRITE = 23
-# (what, of what, at most so many times its time)
+# (contestant, compared with, largest ratio of the times)
 BOUNDS = (("file, rdma_copy", "file, cp", 1.3), ("file, rdma_copy", "file, rsync", 1 / 5),
           ("tree, rdma_copy", "tree, rsync", 1 / 2))
 DELTA_BOUND = 0.03
 
 
 class Failed(Exception):
-    """A program did; the text says which and why."""
+    """A program failed; the text says which one and why."""
 
 
 class Figure(NamedTuple):
     seconds: float
-    user: float  # seconds, of both sides
+    user: float  # seconds, client and server together
     system: float
 
 
 def processor_time(pid):
-    """Of a process and its children, those that have ended too: ticks, user and system."""
+    """User and system time in ticks of a process and all its children, ended ones too."""
     user = system = 0
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rsplit(")", 1)[1].split()
@@ -72,7 +73,7 @@ def processor_time(pid):
 
 
 def warm(count):
-    """Takes so many bytes of memory, in large pages and in small ones, and gives them back."""
+    """Allocates `count` bytes of memory, in large pages and in small ones, and frees them."""
     for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_NOHUGEPAGE):
         with mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             memory.madvise(advice)
@@ -89,7 +90,7 @@ def measure(command, server=None):
     after = os.times()
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)} has failed: {done.stderr.strip()}")
-    time.sleep(0.2)  # an rsync daemon's child is counted when it has ended
+    time.sleep(0.2)  # an rsync daemon's child is counted after it has ended
     spent = processor_time(server.pid) if server else (0, 0)
     return Figure(seconds, after.children_user - before.children_user + (spent[0] - served[0]) / tick,
                   after.children_system - before.children_system + (spent[1] - served[1]) / tick), done.stdout
@@ -157,7 +158,7 @@ class Bench:
                 os.rename(path, tempfile.mkdtemp(dir=self.folder))
             else:
                 os.unlink(path)
-        os.sync()  # what one has left to be written is not to slow the next one down
+        os.sync()  # unwritten data must not slow down the next program
         warm(2 * self.bytes)
 
     def rdma(self, *words):
@@ -176,7 +177,7 @@ class Bench:
                 "tree, rsync": lambda: self.rsync(self.tree)}
 
     def delta(self):
-        """Time, and the share of the bytes that were moved, where 1 % of the pages have a byte that is another."""
+        """Time, and the share of the bytes that were sent, if 1 % of the pages have one changed byte."""
         self.fresh()
         self.rdma(self.file)
         warm(2 * self.bytes)
@@ -187,7 +188,7 @@ class Bench:
                 file.write(self.random.randbytes(1))
         figure, out = self.rdma("--delta", "--json", self.file)
         subprocess.run(["cmp", self.file, os.path.join(self.into, "file")], check=True)
-        moved = json.loads(out)["bytes_sent"] + pages * 20  # sums of blocks come back
+        moved = json.loads(out)["bytes_sent"] + pages * 20  # the server sends block checksums back
         return figure, moved / self.bytes
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Counts the instructions that one 8-byte WRITE costs, raw and through RDMAChannel, by callgrind. Set-up is counted
-# out: each side runs twice, with different numbers of operations.
+# Counts with callgrind the instructions of one 8-byte WRITE, raw and through RDMAChannel. Each variant runs twice with
+# different numbers of operations, so that the cost of set-up cancels out.
 #
 # usage: count_instructions.sh PATH_TO_CHANNEL_OVERHEAD [MOST]
 #        MOST: exit 1 when the channel adds more instructions than that to an operation

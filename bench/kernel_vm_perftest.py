@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What the library costs on the kernel's rxe: lat_bw_benchmark against perftest, in one guest, in turns.
+"""The cost of the library on the kernel's rxe: lat_bw_benchmark against perftest, in one guest, in turns.
 
 usage: bench/kernel_vm_perftest.py [--runs N] [lat_bw_benchmark]
 
-Boots a virtual machine (tests/kernel_vm/run) and measures there, N times (default 5, at least 2), by turns with both programs,
-each being the first every other time: latency and bandwidth of SEND, WRITE and READ at 8 B, 4 KiB and 64 KiB. Both get the
-same: one processor for each side, MTU 4096, no inline data, 64 requests outstanding of which every 16th is signaled. Latency is
-the smallest one of a run's: on two emulated processors, both of which spin, the usual one says how often the driver was let in
-between (50 us, or 4 ms).
+Boots a virtual machine (tests/kernel_vm/run) and measures both programs there in turn, N times (default 5, at least 2).
+The program that runs first changes each time. It measures latency and bandwidth of SEND, WRITE and READ at 8 B, 4 KiB
+and 64 KiB. Both programs get the same: one processor each for client and server, MTU 4096, no inline data, 64 requests
+outstanding of which every 16th is signaled. Latency is the smallest one of a run. The usual one depends on how often
+the driver ran in between (50 us, or 4 ms), because both emulated processors spin.
 
-Each line has the medians of both programs' runs, and the library's cost as their ratio: above 1 the library is slower. The
-spread is what the runs of one program differ by, their largest minus their smallest in percent of their median; the noise is the
-larger of both spreads. A cost within the noise says nothing. Exit status 1: the library is slower by more than the noise
-somewhere. Wants a quiet machine. Nothing here says how fast RDMA is: the driver and the processors are emulated.
+Each line has the medians of both programs' runs, and the library's cost as their ratio: above 1 the library is slower.
+The spread of a program is its largest minus its smallest result, in percent of its median. The noise is the larger one
+of both spreads. A cost within the noise says nothing. Exit status 1: some result of the library is slower by more than
+the noise. Needs a quiet machine. The figures do not say how fast RDMA is: the driver and the processors are emulated.
 """
 import argparse
 import contextlib
@@ -30,9 +30,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPS = ("send", "write", "read")
 SIZES = (8, 4096, 65536)
-# How often each size is measured in one run: a second or so at rxe's pace.
+# Repetitions of each size in one run: about a second at rxe's speed.
 ITERATIONS = {"lat": 500, "bw": 2000}
-# What lat_bw_benchmark calls what perftest measures.
+# The result of lat_bw_benchmark that corresponds to perftest's.
 MEASURES = {("send", "lat"): "half-rt", ("write", "lat"): "half-rt", ("read", "lat"): "post-done"}
 SERVER_CPU, CLIENT_CPU = "1", "0"
 PERFTEST_PORT = 18515
@@ -45,7 +45,7 @@ def give_up(why):
 
 @contextlib.contextmanager
 def started(words):
-    """A process that does not outlive what is inside."""
+    """Starts a process that ends with the `with` block at the latest."""
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         yield process
@@ -55,7 +55,7 @@ def started(words):
 
 
 def run(words):
-    """What it prints. It must end well, within SECONDS."""
+    """Returns the output of a command, which must succeed within SECONDS."""
     words = [str(word) for word in words]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -84,7 +84,7 @@ def wait_for_text(process, pattern, seconds):
 
 
 def is_listening(port):
-    """From the kernel's table: a connection would be taken for the client's."""
+    """Reads the kernel's table: the server would take a test connection for the client."""
     tables = "".join(pathlib.Path(f"/proc/net/{name}").read_text(encoding="ascii") for name in ("tcp", "tcp6"))
     return re.search(rf":{port:04X} \S+ 0A ", tables) is not None
 
@@ -161,7 +161,7 @@ def spread_percent(values):
 
 
 def cost_of(test, library, perftest):
-    """How many times as slow the library is, by the medians."""
+    """The library's median divided by the median of perftest."""
     mine, theirs = statistics.median(library), statistics.median(perftest)
     return mine / theirs if test == "lat" else theirs / mine
 
@@ -173,7 +173,7 @@ def verdict_of(cost, noise_percent):
 
 
 def judge(figures):
-    """Prints the table. Returns whether the library is slower nowhere by more than the noise."""
+    """Prints the table. Returns whether no result of the library is slower by more than the noise."""
     verdicts = []
     print(f"{'op':5} {'test':4} {'bytes':>6} {'library':>10} {'perftest':>10} {'unit':4} {'cost':>6}"
           f" {'spreads of library, perftest':>29}")

@@ -1,4 +1,4 @@
-"""The machine that a table of bench/ was made on: for its heading."""
+"""The machine that a table of bench/ was measured on, for the table's heading."""
 import os
 import platform
 import re

@@ -3,15 +3,15 @@
 
 usage: bench/mesh_mpi.py [--runs N] [--seconds S] [--write] [BUILD]
 
-For N = 2 and 4 processes on this machine, and 4 KiB, 64 KiB and 1 MiB to each other process: runs the two after each
-other, --runs times (default 5), and prints the medians of the total rates, their ratio (of each turn, then the median)
-and each turn's. Bound: at least equal. BUILD is a Release build with RDMACOMM_BUILD_BENCH (default build/release).
+For N = 2 and 4 processes on this machine, and 4 KiB, 64 KiB and 1 MiB to each other process: runs the two programs one
+after the other, --runs times (default 5). Prints the medians of the total rates, the ratio of each turn, and the median
+of these ratios. Bound: at least equal. BUILD is a Release build with RDMACOMM_BUILD_BENCH (default build/release).
 
-mesh_comm_service does RDMA WRITEs (--op=write), which is what an all-to-all over RDMA is made of; between two rounds of
-MPI_Alltoall all processes wait for each other, between two messages of mesh_comm_service nobody does. --op=send has a
-receive for each message and waits for the receiver's word, as a column of its own. Processes: more than cores; MPI is told so
-(--oversubscribe, mpi_yield_when_idle), which makes it faster here.
---write keeps the table in bench/results/mesh_mpi.md. Exit status 1: a bound is not kept.
+mesh_comm_service uses RDMA WRITEs (--op=write), as an all-to-all over RDMA does. Between two rounds of MPI_Alltoall all
+processes wait for each other; mesh_comm_service does not wait between two messages. --op=send, in a column of its own,
+posts a receive for each message and waits for the receiver's confirmation. The processes outnumber the cores. MPI is
+told so (--oversubscribe, mpi_yield_when_idle), which makes it faster here. --write keeps the table in
+bench/results/mesh_mpi.md. Exit status 1: a bound is not kept.
 """
 import argparse
 import json

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a mesh costs as it grows, on the same cores: total rate, and CPU time of one operation, for N = 2 to 32 nodes.
+"""The cost of a growing mesh on the same cores: total rate, and CPU time of one operation, for N = 2 to 32 nodes.
 
 usage: bench/mesh_scaling.py [--runs N] [--seconds S] [--write] [mesh_comm_service]
 
-Runs mesh_comm_service --local=N, with small messages (64 bytes: what is measured is an operation) and with large ones
-(64 KiB: what is measured is copying), --threads=shared-cq: one thread of each node serves all its queue pairs, 62 at N = 32. Turns through all N, --runs
-times (default 5), and prints medians. Bound: CPU time of an operation of 64 bytes at N = 32 <= 1.3 x that at N = 2. Set-up: connections a second, of all nodes
-together, which all connect at once. --write puts the table into docs/scaling.md. Exit status 1: the bound is not kept.
+Runs mesh_comm_service --local=N with small messages (64 bytes, which measure the cost of an operation) and large ones
+(64 KiB, which measure copying). With --threads=shared-cq one thread of each node serves all its queue pairs, 62 at N =
+32. Measures all N in turn, --runs times (default 5), and prints medians. Bound: CPU time of an operation of 64 bytes at
+N = 32 <= 1.3 x that at N = 2. The rate of set-up is in connections per second, summed over all nodes, which all connect
+at the same time. --write puts the table into docs/scaling.md. Exit status 1: the bound is not kept.
 """
 import argparse
 import json

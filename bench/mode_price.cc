@@ -1,9 +1,9 @@
-// mode_price - what each way to wait and to thread costs: latency, processor time, and how often somebody sleeps.
+// mode_price - the cost of each way to wait and of each thread mode: latency, processor time, and number of sleeps.
 //
-// A server in a process of its own, and this one as its client. Prints one line of "name=value" pairs.
+// The server runs in a process of its own; this process is the client. Prints one line of "name=value" pairs.
 //
 // usage: mode_price --part=latency --polling=P --threads=T    8 bytes there and back by SEND, one connection
-//        mode_price --part=idle --polling=P --threads=T       64 connections, on which nothing happens for --seconds
+//        mode_price --part=idle --polling=P --threads=T       64 connections without traffic for --seconds
 //        mode_price --part=raw                                busy polling against a raw loop on the same queue pairs
 #include <gflags/gflags.h>
 #include <infiniband/verbs.h>
@@ -51,7 +51,7 @@ void must(const Status& status) {
   if (!status) fail(status.message());
 }
 
-/// What a process has used since it began.
+/// Resources that a process has used since it started.
 struct Usage {
   double seconds = 0;  ///< of processors
   long sleeps = 0;     ///< of all its threads: voluntary context switches
@@ -81,7 +81,7 @@ struct Larger {
   double wakeups = 0;  ///< per second
 };
 
-/// What both processes use during one measurement, which begins when this is created.
+/// Resources that both processes use during one measurement, which begins when this object is created.
 class Price {
  public:
   explicit Price(pid_t server) : server_(server), mine_(Usage::of(getpid())), theirs_(Usage::of(server)) {}
@@ -105,7 +105,7 @@ class Price {
   const Clock::time_point start_ = Clock::now();
 };
 
-/// One side's memory: a message to send, and receives.
+/// One process's memory: a message to send, and receives.
 RDMABuffer make_memory(const RDMADevice& device) {
   auto memory = RDMABuffer::allocate(device, {.block_bytes = kBytes, .block_count = 1 + kReceives});
   if (!memory) fail(memory.error().message());
@@ -128,7 +128,8 @@ Status configure(HcaConfig& hca) {
   return {};
 }
 
-/// Both sides: answers what comes, by hooks or in a loop; the client begins, and stops after so many.
+/// Used by client and server. Answers each message, by hooks or in a loop. The client sends the first message, and
+/// stops after `count` messages.
 class Player final : public SessionHooks {
  public:
   explicit Player(bool is_client) : is_client_(is_client) {}
@@ -150,7 +151,7 @@ class Player final : public SessionHooks {
     changed_.notify_all();
   }
 
-  /// The client's part. Returns the halves of the times there and back, in microseconds.
+  /// The client's part. Returns half of each round-trip time, in microseconds.
   std::vector<double> play(const EndPoint& endpoint, int count) {
     left_ = count;
     times_.clear();
@@ -165,7 +166,7 @@ class Player final : public SessionHooks {
     }
     return times_;
   }
-  /// Answers until the peer goes.
+  /// Answers messages until the peer disconnects.
   void answer_all(const EndPoint& endpoint) {
     std::array<Completion, kReceives> batch;
     for (;;) {
@@ -182,7 +183,7 @@ class Player final : public SessionHooks {
   [[nodiscard]] RDMABuffer& memory() { return memory_; }
 
  private:
-  /// False after the client's last.
+  /// Returns false after the client's last message.
   bool answer(RDMAChannel& channel, const Completion& completion) {
     must(channel.post_recv(memory_.at(completion.id), {.id = completion.id}));
     if (is_client_) {
@@ -229,12 +230,12 @@ class RawEnd {
     wr_.opcode = IBV_WR_SEND;
   }
   void send() {
-    // Like the library: silent, but for one that frees the queue now and then.
+    // Unsignaled, like the library's, except for every 64th, whose completion frees places in the queue.
     wr_.send_flags = IBV_SEND_INLINE | (++sent_ % 64 == 0 ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0U);
     ibv_send_wr* bad = nullptr;
     if (ibv_post_send(qp_, &wr_, &bad) != 0) fail("ibv_post_send failed");
   }
-  /// Waits for a message. Its receive is posted again after the answer, which nobody waits for then.
+  /// Waits for a message. Posts the receive again only after the answer, when no peer waits for it.
   void take() {
     for (;;) {
       ibv_wc wc;
@@ -266,14 +267,14 @@ class RawEnd {
   std::uint64_t taken_ = 0;
 };
 
-/// A channel by the library: EndPoint::wait(), or RDMAChannel::poll() on a completion queue of its own.
+/// A channel used through the library: EndPoint::wait(), or RDMAChannel::poll() on a completion queue of its own.
 struct LibraryEnd {
   Player& player;
   const EndPoint& endpoint;
   RDMAChannel& channel;
   RDMABuffer& memory = player.memory();
   const bool direct = channel.name() == kDirectChannel;
-  const BufferSlice out = memory.at(0);  // as the raw loop has its slices
+  const BufferSlice out = memory.at(0);  // slices made before, as in the raw loop
   std::uint64_t taken = 0;
 
   void send() { must(channel.post_send(out, {.flags = PostFlags::kInline | PostFlags::kUnsignaled})); }
@@ -294,7 +295,7 @@ struct LibraryEnd {
 
 constexpr int kRounds = 60;
 
-/// Microseconds one way, of the mean of a round; the server answers as many.
+/// Microseconds for one way, the mean of a round. The server answers the same number of messages.
 template <typename End>
 double round_of(End& end, bool is_client, int count) {
   const auto start = Clock::now();
@@ -307,7 +308,7 @@ double round_of(End& end, bool is_client, int count) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2 / count;
 }
 
-/// The three in turns: what the machine does to one round, it does to its neighbours.
+/// Measures the three alternately, so that changes in machine speed affect all of them alike.
 std::array<std::vector<double>, 3> take_turns(Player& player, const EndPoint& endpoint, bool is_client) {
   auto raw_memory = make_memory(endpoint.device());
   RawEnd raw(endpoint.channel(kRawChannel), raw_memory);
@@ -326,7 +327,7 @@ std::array<std::vector<double>, 3> take_turns(Player& player, const EndPoint& en
 
 // ---- The two processes
 
-/// Until the client's end of the pipe is closed.
+/// Serves until the client closes its end of the pipe.
 int serve(int port_out, int end_in) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto player = std::make_shared<Player>(false);
@@ -366,7 +367,7 @@ void measure(const ClientSession& session, Player& player, pid_t server) {
     return;
   }
   if (FLAGS_part == "idle") {
-    usleep(1'000'000);  // what set-up still has to do
+    usleep(1'000'000);  // time for the rest of set-up
     const Price price(server);
     usleep(static_cast<useconds_t>(FLAGS_seconds) * 1'000'000);
     std::printf("part=idle connections=%d", connections);

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""rdma_send | rdma_recv against lat_bw_benchmark's WRITE, nc, socat, and reading alone: the same minutes, one table.
+"""rdma_send | rdma_recv against lat_bw_benchmark's WRITE, nc, socat, and reading alone, in one table.
 
 usage: bench/pipes.py [--runs=N] [--bytes=BYTES] [--block=BLOCK[,BLOCK...]] [--depth=N] [--polling=WAY]
                       [--folder=DIR] [--output=FILE]
 
-Each run: a file of random bytes below --folder (default: build; all of it is in the page cache), read from there, through the pipe on
-this host, to /dev/null. In /dev/shm reading takes twice as long, as each page is one of 4 KiB. All contestants take
-their turn in each of N runs (default 5), in another order each (by chance, always of the same seed); what counts is the median. The time is that from the start of the sending program to
-the end of both, with all that is done to connect; processor time is that of both, per 10^9 bytes. WRITE is what
-lat_bw_benchmark reaches at the same block size: out of one buffer, again and again, which a processor's cache holds, and nobody
-reads what has come. Round robin, it goes out of 32 MiB into 32 MiB, which are no more in a cache than a file is. "reading" is dd,
-which reads the file and does nothing with it: no program that uses read() is faster.
+Each run sends a file of random bytes below --folder (default: build; the whole file is in the page cache) through the
+pipe on this host to /dev/null. In /dev/shm reading takes twice as long, because each page has 4 KiB. Each of N runs
+(default 5) measures all contestants, in an order that is random but always uses the same seed. The result is the
+median. Time is measured from the start of the sending program to the end of both programs, including all that is done
+to connect. Processor time is the sum of both programs, per 10^9 bytes.
 
-The table goes to standard output and to --output (default bench/results/pipes.md). Wants a Release build, nc (package
-netcat-openbsd), socat, and a quiet machine. Exit status 1: a bound is not kept, or a program failed.
+"WRITE" is the rate of lat_bw_benchmark at the same block size. It sends one buffer again and again, which stays in the
+processor's cache, and the receiver does not read the data. "WRITE, round robin" sends from 32 MiB into 32 MiB, which
+fit a cache no better than a file does. "reading" is dd, which reads the file and discards the data: no program that
+uses read() is faster.
+
+The table is written to standard output and to --output (default bench/results/pipes.md). Needs a Release build, nc
+(package netcat-openbsd), socat, and a quiet machine. Exit status 1: a bound is not kept, or a program failed.
 """
 import argparse
 import datetime
@@ -34,14 +37,14 @@ from machine import processor
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build/release/bin")
 SECONDS = 120
-# (what, of what, at least)
+# (contestant, compared with, least ratio)
 BOUNDS = (("one hop", "WRITE", 0.9), ("one hop", "WRITE, round robin", 0.9),
           ("one hop, no checksum", "WRITE, round robin", 0.9), ("one hop", "nc", 3), ("one hop", "socat", 1.3),
           ("two hops", "one hop", 0.85))
 
 
 class Failed(Exception):
-    """A program did; the text says which and why."""
+    """A program failed; the text says which one and why."""
 
 
 class Figure(NamedTuple):
@@ -56,7 +59,7 @@ def free_port():
 
 
 def wait_until_listening(process, port):
-    """Connecting to find out would be taken for the sender."""
+    """Reads the kernel's table: the program would take a test connection for the sender."""
     wanted = f":{port:04X}"
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -71,7 +74,7 @@ def wait_until_listening(process, port):
 
 
 def run(path, size, receivers, sender):
-    """The last of `receivers` (pairs of port and command) is the one that the sender sends to."""
+    """Starts `receivers` (pairs of port and command). The sender connects to the last one."""
     running = []
     with open(path, "rb") as source:
         for port, command in receivers:
@@ -158,7 +161,7 @@ def make_file(folder, size):
         for left in range(size, 0, -(1 << 20)):
             file.write(os.urandom(min(left, 1 << 20)))
         file.flush()
-        os.fsync(file.fileno())  # not while others are measured
+        os.fsync(file.fileno())  # so that the write-back does not disturb the measurements
     return path
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What soft0 costs, as ratios to the machine in the same seconds, against the bounds this project sets itself.
+"""The cost of soft0, as ratios to the machine's own speed in the same seconds, compared with bounds.
 
 usage: bench/soft0_figures.py [--runs N] [lat_bw_benchmark]
 
-Runs lat_bw_benchmark N times (default 5) and prints, for each bound, the median of the runs' ratios and each of them.
-Exit status 1: a bound is not kept. Wants a quiet machine with two cores: another busy process takes a core from one of
-the two sides, and what is measured then is the scheduler.
+Runs lat_bw_benchmark N times (default 5) and prints, for each bound, the ratio of every run and the median.
+Exit status 1: a bound is not kept. Needs a quiet machine with two cores: if another busy process takes a core from
+client or server, the scheduler is measured instead of soft0.
 """
 import argparse
 import json

@@ -1,4 +1,5 @@
-// Many processes on soft0, many queue pairs in each: all connected, one verified message by each of them, what it took.
+// Starts many processes on soft0 with many queue pairs each, connects all, sends one verified message over each queue
+// pair, and prints the time and memory.
 #include <gflags/gflags.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -41,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kMessageBytes = 64;
 
-/// Memory of a process in KiB: its share of what is resident, and of what the kernel needs to map it.
+/// Memory of a process in KiB: its share of resident memory, and the kernel's page tables for it.
 struct Memory {
   long resident = 0;
   long page_tables = 0;
@@ -57,7 +58,7 @@ struct Figures {
   double messages_ms = 0;
 };
 
-/// What the processes share; behind it lie the numbers of all queue pairs.
+/// Memory shared by the processes. The numbers of all queue pairs follow it.
 struct Table {
   pthread_barrier_t barrier;
   std::array<Figures, 256> figures;
@@ -79,7 +80,7 @@ void require_zero(int error, const char* what) {
   if (error != 0) fail(std::string(what) + ": " + std::strerror(error));
 }
 
-/// What a file has in a line "NAME:  N kB".
+/// Value of the line "NAME:  N kB" in a file.
 long kilobytes(const char* path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -101,7 +102,7 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// One process of them.
+/// One of the processes.
 class Node {
  public:
   Node(Table& table, std::uint32_t self) : table_(table), self_(self) {}
@@ -125,7 +126,7 @@ class Node {
     figures.after = memory_now();
     figures.descriptors = entries_of("/proc/self/fd");
     figures.threads = entries_of("/proc/self/task");
-    wait_for_all();  // nobody leaves before all have measured
+    wait_for_all();  // no process closes before all have measured
     release();
   }
 
@@ -193,7 +194,7 @@ class Node {
     a.qp_state = IBV_QPS_RTS;
     a.timeout = 14;  // 67 ms
     a.retry_cnt = 7;
-    a.rnr_retry = 7;  // for ever
+    a.rnr_retry = 7;  // forever
     a.max_rd_atomic = 1;
     modify(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     ibv_sge slice = inbox(i);
@@ -210,7 +211,7 @@ class Node {
   }
   [[nodiscard]] ibv_sge inbox(std::uint32_t i) const { return slice(std::size_t{2} * i); }
   [[nodiscard]] ibv_sge outbox(std::uint32_t i) const { return slice(std::size_t{2} * i + 1); }
-  /// No other message is like it.
+  /// Every message has different contents.
   static std::array<std::uint32_t, kMessageBytes / 4> message(std::uint32_t from, std::uint32_t to,
                                                               std::uint32_t lane) {
     std::array<std::uint32_t, kMessageBytes / 4> words{};
@@ -252,7 +253,8 @@ class Node {
       left -= static_cast<std::uint32_t>(found);
     }
   }
-  /// Until the next one, at most: one that came before the queue was armed is seen by arming it first.
+  /// Sleeps until the next completion at most. Arms the queue first and then polls, so that a completion from before
+  /// the arming is seen.
   void sleep_for_completions() {
     if (std::exchange(armed_, true)) {
       ibv_cq* cq = nullptr;
@@ -300,7 +302,7 @@ Table& make_table() {
   return table;
 }
 
-/// Whether all have succeeded. One that fails ends the others, who would wait for it.
+/// Returns whether all processes have succeeded. If one fails, the others are ended, because they would wait for it.
 bool run_all(Table& table) {
   std::vector<pid_t> children;
   for (std::uint32_t self = 0; self < FLAGS_processes; ++self) {

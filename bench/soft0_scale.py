@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What many queue pairs of soft0 take, as a table: in time, memory, descriptors and threads.
+"""Measures the time, memory, descriptors and threads of soft0 with thousands of queue pairs. Prints a table.
 
 usage: bench/soft0_scale.py [--write] [soft0_scale]
 
 Runs soft0_scale (default build/release/bench/soft0_scale) with two processes that have 1,000 queue pairs, and with 64
-processes that are all connected to each other. --write puts the table into docs/soft_device.md. Exit status 1: a run failed.
+processes that are all connected to each other. --write puts the table into docs/soft_device.md. Exit status 1: a run
+failed.
 """
 import argparse
 import os

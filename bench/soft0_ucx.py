@@ -3,22 +3,27 @@
 
 usage: bench/soft0_ucx.py [--only=memory|network] [--runs=N] [--output=FILE] [lat_bw_benchmark]
 
-memory   two processes of one host: soft0's shared memory against UCX_TLS=posix and UCX_TLS=cma,posix
-network  two network namespaces joined by veth (tests/support/hosts.py, as root): soft0's wire against UCX_TLS=tcp and one
+memory   two processes of one host: soft0's shared memory against UCX_TLS=posix and UCX_TLS=cma,posix network  two
+network namespaces joined by veth (tests/support/hosts.py, as root): soft0's wire against UCX_TLS=tcp and one
          TCP stream of iperf3
 
-Each cell is measured N times (default 5), a latency five times as often, since the programs that tell it are soon
-done, and a bandwidth about twice; in turns with its rivals. What counts is the median of the turns' ratios, to the rival
-whose own median is best: a hypervisor that has the two CPUs on one core for a while, and on two for another, does the
-same to all of a turn. Behind that ratio stands how far the turns let one trust it: the interval that holds the true median
-with 95 % (the turns' order statistics, by the binomial distribution; of too few turns, their least and most). Where the
-interval has the bound inside, the two cannot be told apart: "tie". A run's latency is the median of one way (half a round trip) between
-hosts; in memory, where medians come in the clock's steps, a tenth of the shortest one, it is the mean. Bandwidth is
-one way, too. SEND is compared with UCX's tag matching, the nearest to a message that meets a posted receive, and with
-its active messages, which need none; WRITE with its put. Those are UCP's, the interface that applications use; below
-it, UCT has neither fragments nor a rendezvous, and no message longer than its buffers.
-The tables go to standard output and to --output (default bench/results/soft0_ucx.md). Wants ucx_perftest (package ucx-utils),
-iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept (NO), or a program failed.
+Each cell is measured N times (default 5), in turns with its rivals; a latency five times as often, because these
+programs take little time, and a bandwidth about twice. Each turn gives a ratio to the rival that has the best median.
+The result is the median of these ratios. They are used because a hypervisor may run the two CPUs on one core for a
+while and then on two. This affects all programs of a turn alike. After the ratio the table has the interval that
+contains the true median with a probability of 95 % (order statistics of the turns, by the binomial distribution; with
+too few turns, their least and greatest). If the bound lies within the interval, the two cannot be distinguished: "tie".
+
+The latency of a run between hosts is the median of one way (half a round trip). In memory it is the mean, because
+medians there are multiples of the clock resolution, which is a tenth of the shortest latency. Bandwidth is also
+measured one way. SEND is compared with UCX's tag matching, which is closest to a message that needs a posted receive,
+and with UCX's active messages, which need none. WRITE is compared with UCX's put. All of these belong to UCP, the
+interface that applications use. UCT, the layer below, has neither fragments nor a rendezvous, and no message longer
+than its buffers.
+
+The tables are written to standard output and to --output (default bench/results/soft0_ucx.md). Needs ucx_perftest
+(package ucx-utils), iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept
+(NO), or a program failed.
 """
 import argparse
 import contextlib
@@ -68,7 +73,7 @@ IPERF = "iperf3"
 
 
 class Failed(Exception):
-    """A program did; the text says which and why."""
+    """A program failed; the text says which one and why."""
 
 
 class Latency(NamedTuple):
@@ -77,7 +82,7 @@ class Latency(NamedTuple):
 
 
 class ThisHost:
-    """Both programs here, with the interface of hosts.Hosts."""
+    """Both programs on this host, with the interface of hosts.Hosts."""
     address = "127.0.0.1"
     round_trips = 300_000  # of UCX's latencies: a tenth of a second at the longest
     stream_bytes = 16 << 30  # of UCX's bandwidths: as long as lat_bw_benchmark's
@@ -119,7 +124,7 @@ def free_port():
 
 
 def wait_until_listening(process, port):
-    """Connecting to find out would be taken for the client. The tables are those of the process's own network."""
+    """Reads the tables of the network namespace: the server would take a test connection for the client."""
     wanted = f":{port:04X}"
     deadline = time.monotonic() + SECONDS
     while process.poll() is None and time.monotonic() < deadline:
@@ -140,7 +145,7 @@ def output_of(process):
 
 
 def run_pair(place, port, server, client, environment=None):
-    """What the client printed; both must succeed."""
+    """Returns the client's output; client and server must succeed."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
                "env": {**os.environ, **(environment or {})}}
     serving = place.run(0, server, **options)
@@ -170,12 +175,12 @@ def soft0(place, program, cell):
 
 
 def ucx(place, cell, test, transports):
-    """The same. UCX's MB are MiB."""
+    """The same for UCX, whose MB are MiB."""
     port = free_port()
     iterations = place.round_trips if cell.is_latency else max(1000, min(100_000, place.stream_bytes // cell.size))
     common = ["ucx_perftest", "-f", "-t", test, "-s", str(cell.size), "-n", str(iterations), "-w", str(iterations // 10),
               "-p", str(port), "-c"]
-    cpus = sorted(os.sched_getaffinity(0))  # lat_bw_benchmark's two keep to theirs by themselves
+    cpus = sorted(os.sched_getaffinity(0))  # lat_bw_benchmark pins its two processes itself
     out = run_pair(place, port, [*common, str(cpus[-1])], [*common, str(cpus[0]), place.address],
                    {"UCX_TLS": transports, "UCX_WARN_UNUSED_ENV_VARS": "n"})
     rows = [line.split() for line in out.splitlines() if re.fullmatch(r"\s*\d+(\s+[\d.]+)+\s*", line)]
@@ -194,7 +199,7 @@ def iperf(place, cell):
 
 
 def measure(place, cells, rivals_of, program, runs, bandwidth_every):
-    """{cell: {name: [figure of each turn]}}; soft0's name is "soft0". None: it has failed, and said why."""
+    """{cell: {name: [figure of each turn]}}; soft0's name is "soft0". None: a program failed, as printed."""
     figures = {cell: {} for cell in cells}
     for turn in range(runs * LATENCY_TURNS):
         for cell in cells:
@@ -232,7 +237,7 @@ def there(values):
 
 
 def shown(cell, values):
-    """The median, and the least and the most of the turns."""
+    """The median, the least and the greatest of the turns."""
     values = there(values)
     digits, unit = (3, "us") if cell.is_latency else (0, "MB/s")
     median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
@@ -240,7 +245,7 @@ def shown(cell, values):
 
 
 def interval_of_median(values):
-    """Between which two of `values` the true median lies with 95 %: as many are left out at both ends as tails that often do."""
+    """An interval that contains the true median of `values` with 95 % probability: drops the tails."""
     values = sorted(values)
     tail, left_out = 0.0, 0
     while True:
@@ -253,7 +258,7 @@ def interval_of_median(values):
 
 
 def row(cell, measured, rival, share):
-    """A line of the table, and whether the bound is kept. `share`: how much of the rival's bandwidth is asked for."""
+    """A line of the table, and whether the bound is kept. `share`: least ratio to the rival's bandwidth."""
     own, ratio, verdict = "-", "-", "NO"
     ratios = [mine / its for mine, its in zip(measured["soft0"], measured[rival]) if None not in (mine, its)]
     if ratios:

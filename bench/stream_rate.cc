@@ -1,19 +1,20 @@
-// stream_rate - what streams carry, against raw posts of the same size and depth on the same queue pairs.
+// stream_rate - the throughput of streams, compared with raw posts of the same size and depth on the same queue pairs.
 //
-// A server in a process of its own, and this one as its client, which sends. In each round all ways take their turn, so that what the
-// machine does to one, it does to the others. Prints a table of medians in GB/s, and ratios.
+// The server runs in a process of its own; this process is the client, which sends. Each round measures all ways in
+// turn, so that changes in machine speed affect all of them alike. Prints a table of medians in GB/s, and ratios.
 //
-//   write    WRITEs by the bare channel, --depth under way, into as many blocks in turn; nobody looks at them there
+//   write    WRITEs by the bare channel, at most --depth outstanding, into --depth blocks in turn; the receiver does
+//            not look at the data
 //   send     SENDs by the bare channel into posted receives, which are posted again; no flow control
-//   stream   RDMAStream: lend and commit here, next and release there; no byte is copied or looked at
-//   copied   the same by write() and read()
-//   message  MessageStream: a message for each block, by lend and commit
-//   large    the same out of a pool's leases, which the receiver reads into its own
+//   stream   RDMAStream: the sender uses lend and commit, the receiver next and release; no byte is copied or looked at
+//   copied   RDMAStream with write() and read()
+//   message  MessageStream: one message per block, by lend and commit
+//   large    MessageStream: messages in blocks leased from a pool, which the receiver reads into its own blocks
 //
 // usage: stream_rate [--sizes=4096,65536,...] [--ways=send,message,...] [--depth=16] [--rounds=15] [--milliseconds=40]
 //
-// Exit status 1: a message, as large as by default they go as blocks, else by lease, is carried at less than 0.9 times the
-// rate of raw SENDs at 4 KiB, or at less than 0.97 times at 64 KiB and above.
+// Exit status 1: messages reach less than 0.9 times the rate of raw SENDs at 4 KiB, or less than 0.97 times at 64 KiB
+// and above. Sizes that MessageStream sends as blocks by default are measured as "message", larger ones as "large".
 #include <gflags/gflags.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -107,7 +108,7 @@ HcaConfig config(End end) {
   return hca;
 }
 
-/// What both sides have: memory for the raw ways, and a stream for each size.
+/// Used by client and server: memory for the raw ways, and a stream for each size.
 struct Side {
   Side(EndPoint endpoint_, End end) : endpoint(std::move(endpoint_)) {
     const std::size_t largest = std::bit_ceil(std::ranges::max(sizes()));
@@ -124,12 +125,12 @@ struct Side {
   }
   void meet() const { must(endpoint.sync_with_peer("turn", soon())); }
   [[nodiscard]] RDMAChannel& raw() const { return endpoint.channel(kRaw); }
-  /// The next completions of the raw channel.
+  /// Takes the next completions of the raw channel.
   std::size_t take(std::span<Completion> out) const {
     const Polled polled = raw().poll(out);
     must(polled.outcome());
     for (const Completion& each : polled) must(each.status());
-    if (polled.empty() && ++empty_polls_ % WaitOptions{}.yield_every == 0) sched_yield();  // as the library waits
+    if (polled.empty() && ++empty_polls_ % WaitOptions{}.yield_every == 0) sched_yield();  // like the library's waits
     return polled.size();
   }
 
@@ -149,7 +150,7 @@ RDMABuffer make_memory(const RDMADevice& device) {
   return memory;
 }
 
-/// One side's turn of one way: sends or takes `count` blocks of `size`.
+/// One way, in one process: sends or receives `count` blocks of `size`.
 class Turn {
  public:
   Turn(Side& side, RDMABuffer& memory, std::size_t size, std::size_t count)
@@ -249,14 +250,15 @@ class Turn {
   const Deadline soon_ = soon();
 };
 
-/// A client says how many blocks a turn has, so that it takes about as long as it should.
+/// The client tells the server how many blocks to expect, so that a measurement takes about the time that was asked
+/// for.
 template <typename Play>
 void take_turns(Side& side, RDMABuffer& memory, Play play) {
   for (int round = 0; round < FLAGS_rounds; ++round) {
     for (const std::size_t size : sizes()) {
       for (const Way way : kWays) {
         if (!is_wanted(way)) continue;
-        // At about 20 GB/s; less where blocks are small.
+        // Assumes about 20 GB/s, and half of that for small blocks.
         const double bytes = 20e6 * FLAGS_milliseconds / (size < 65536 ? 2 : 1);
         const auto count = std::max<std::size_t>(64, static_cast<std::size_t>(bytes / static_cast<double>(size)));
         Turn turn(side, memory, size, count);
@@ -305,19 +307,19 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// In the same rounds, the median of how many times as fast the first is.
+/// Median over the rounds of the ratio first / second.
 double median_ratio(const std::vector<double>& first, const std::vector<double>& second) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < first.size() && i < second.size(); ++i) ratios.push_back(first[i] / second[i]);
   return median(ratios);
 }
 
-/// What messages of that size are to reach of raw SENDs.
+/// The share of the rate of raw SENDs that messages of that size must reach.
 double bound_of(std::size_t size) {
   return size >= (std::size_t{64} << 10) ? 0.97 : size == 4096 ? 0.9 : 0;
 }
 
-/// Whether all bounds are kept.
+/// Returns whether all bounds are kept.
 bool measure(Side& side) {
   RDMABuffer memory = make_memory(side.endpoint.device());
   std::map<std::pair<std::size_t, Way>, std::vector<double>> rates;

@@ -1,5 +1,5 @@
-# What `cmake --install` puts under a prefix: headers, librdmacomm (one kind or both), the package files for
-# find_package(rdmacomm) and for pkg-config. Nothing of it names the prefix, so the tree can be moved.
+# Files that `cmake --install` puts under a prefix: headers, librdmacomm (one kind or both), and the package files for
+# find_package(rdmacomm) and for pkg-config. No file contains the prefix, so the installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rdmacomm)
@@ -27,7 +27,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/rdmacommConfigVersion.cma
 install(FILES ${PROJECT_BINARY_DIR}/rdmacommConfig.cmake ${PROJECT_BINARY_DIR}/rdmacommConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT rdmacomm)
 
-# pkg-config: ${pcfiledir} is where the file lies, so the prefix follows from it.
+# pkg-config: ${pcfiledir} is the folder of the .pc file, so the prefix can be derived from it.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   set(pc_prefix ${CMAKE_INSTALL_PREFIX})
   set(pc_libdir ${CMAKE_INSTALL_FULL_LIBDIR})
@@ -39,7 +39,7 @@ else()
   set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-# A static library leaves all of its needs to the program that links it.
+# With a static library, the program that links it must also link the library's dependencies.
 set(pc_requires "libibverbs")
 set(pc_requires_private "librdmacm libglog")
 set(pc_libs_extra "")

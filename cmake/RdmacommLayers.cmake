@@ -1,8 +1,8 @@
-# One static library for each layer, linking the layers below it and nothing else, and librdmacomm made of all.
+# One static library for each layer, which links only the layers below it; and librdmacomm, made of all layers.
 include(GNUInstallDirs)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
-# GLOBAL: a project that takes this one in by add_subdirectory links these through rdmacomm::rdmacomm.
+# GLOBAL: a project that includes this one by add_subdirectory links these through rdmacomm::rdmacomm.
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET GLOBAL libibverbs)
 pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET GLOBAL librdmacm)
 pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET GLOBAL libglog)
@@ -10,9 +10,10 @@ pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET GLOBAL libglog)
 # Flags of every target of this project, not passed on to users.
 add_library(rdmacomm_flags INTERFACE)
 target_compile_features(rdmacomm_flags INTERFACE cxx_std_20)
-# Log lines and asserts name files of the tree, and not where it lay when it was built.
+# Log lines and asserts name files relative to the source tree, not the folder in which it was built.
 target_compile_options(rdmacomm_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
-# Where source files are joined (unity builds), a constant of one file is not shadowed by a local one of another.
+# In unity builds, which join source files, a local variable of one file may shadow a constant of another; so no warning
+# there.
 if(NOT CMAKE_UNITY_BUILD)
   set(shadow -Wshadow)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -20,8 +21,8 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_compile_options(rdmacomm_flags INTERFACE -Wall -Wextra ${shadow} -Wconversion -Wno-sign-conversion
                        -Wnon-virtual-dtor -Woverloaded-virtual $<$<BOOL:${RDMACOMM_WERROR}>:-Werror>)
-# GCC 12, optimizing, sees overflows in std::string's operator+ and in std::vector<std::byte> that are not there
-# (GCC bug 105651 among others).
+# GCC 12 reports, with optimization, overflows in std::string's operator+ and in std::vector<std::byte> that do not
+# exist (GCC bug 105651 among others).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(rdmacomm_flags INTERFACE "$<$<NOT:$<CONFIG:Debug>>:-Wno-restrict;-Wno-stringop-overflow>")
 endif()
@@ -36,7 +37,7 @@ function(rdmacomm_layer name)
   list(FILTER sources EXCLUDE REGEX "/softdev/preload/")  # libraries of their own
   set(target rdmacomm_${name})
   add_library(${target} STATIC ${sources})
-  # RDMACOMM_API (rdmacomm/version.h) says what is not hidden.
+  # RDMACOMM_API (rdmacomm/version.h) marks the functions that are not hidden.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX CXX_EXTENSIONS OFF
                         CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -48,8 +49,8 @@ function(rdmacomm_layer name)
   set_property(GLOBAL APPEND PROPERTY RDMACOMM_LAYERS ${target})
 endfunction()
 
-# rdmacomm_add_library(TARGET SHARED|STATIC): all layers in one library. The objects are those of the layers,
-# so a second kind costs a link and no compilation.
+# rdmacomm_add_library(TARGET SHARED|STATIC): all layers in one library. It uses the layers' objects, so a second kind
+# costs a link and no compilation.
 function(rdmacomm_add_library target kind)
   get_property(layers GLOBAL PROPERTY RDMACOMM_LAYERS)
   set(objects)
@@ -62,17 +63,17 @@ function(rdmacomm_add_library target kind)
     target_link_options(${target} PRIVATE LINKER:--version-script=${exports})
     set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
   endif()
-  # While the major version is 0, a new minor version may change the ABI: it is part of the SONAME.
+  # While the major version is 0, a new minor version may change the ABI. So the minor version is part of the SONAME.
   set_target_properties(${target} PROPERTIES OUTPUT_NAME rdmacomm EXPORT_NAME rdmacomm LINKER_LANGUAGE CXX
                         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  # glog is where log lines go by default; no public header knows it.
+  # Log lines are written to glog by default; no public header includes it.
   target_link_libraries(${target} PUBLIC PkgConfig::IBVERBS PkgConfig::RDMACM Threads::Threads PRIVATE PkgConfig::GLOG)
 endfunction()
 
-# Target rdmacomm, shared or static as BUILD_SHARED_LIBS says; with RDMACOMM_BUILD_BOTH the other kind too.
+# Target rdmacomm, shared or static according to BUILD_SHARED_LIBS; with RDMACOMM_BUILD_BOTH the other kind too. Sets
 # RDMACOMM_KINDS in the caller: a list of <kind>:<target> for the install rules.
 function(rdmacomm_library)
   if(BUILD_SHARED_LIBS)

@@ -1,5 +1,5 @@
-# What the programs of tools/ and example/ need besides the library, and how they are built. They are put into bin/ of the build
-# tree and installed as component "programs".
+# Dependencies of the programs of tools/ and example/ besides the library, and how they are built. They are put into
+# bin/ of the build tree and installed as component "programs".
 pkg_check_modules(GFLAGS REQUIRED IMPORTED_TARGET gflags)
 pkg_check_modules(DW REQUIRED IMPORTED_TARGET libdw)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

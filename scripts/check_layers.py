@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Checks that the source tree keeps the law of the layers.
+"""Checks that the source tree keeps the rules of the layers.
 
 usage: check_layers.py [ROOT]     ROOT: the top of the tree; default: the tree this file is in
 
-Prints one line for each violation, "file:line: what", and exits 1; prints one line and exits 0 if there is none.
+Prints one line for each violation, "file:line: message", and exits 1; prints one line and exits 0 if there is none.
 """
 
 import pathlib
 import re
 import sys
 
-# The law: what a file of a layer may include besides its own layer. Bottom layer first; a layer can only name
-# layers above it in this list, so a cycle cannot be written. CMakeLists.txt must say the same.
+# The rules: for each layer, the other layers whose headers its files may include. Bottom layer first. A layer may only
+# name layers above it in this list, so a cycle cannot be written. CMakeLists.txt must say the same.
 LAYERS = {
     "base": [],
     "verbs": ["base"],
@@ -26,8 +26,8 @@ LAYERS = {
     "stream": ["base", "device", "memory", "adapter", "channel", "endpoint"],
 }
 
-# Rooms: the folders of a layer, from the bottom up, with the rooms that a file of each may include besides its own. "" are the files
-# in no folder, where a layer has such.
+# Rooms are the folders of a layer, from the bottom up. Each has the other rooms that its files may include. "" stands
+# for the files that are in no folder.
 ROOMS = {
     "connector": {"": [], "cm": [""]},
     "softdev": {
@@ -44,28 +44,30 @@ ROOMS = {
     },
 }
 
-# Where errno may be read. base/ holds the helpers for files and sockets, verbs/call.h those for verbs; softdev is
+# Files that may read errno. base/ has the helpers for files and sockets, verbs/call.h the helpers for verbs. softdev is
 # a device: it implements the verbs, whose contract is to *set* errno.
 ERRNO_ALLOWED = ("base/", "softdev/", "verbs/call.h")
 GLOG_ALLOWED = "src/base/log.cc"
-# From this layer upwards no code can tell the software device from any other.
+# From this layer upwards, code cannot distinguish the software device from other devices.
 DEVICE_BLIND_FROM = "memory"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-# Standard output belongs to the program; standard error to glog.
+# Standard output belongs to the program, and standard error to glog.
 PRINTING = re.compile(r"\bstd::(cout|cerr|clog|puts|printf)\b|(?<![\w:.>])(printf|puts|putchar|perror|vprintf)\s*\(|\b(stdout|stderr)\b")
 ERRNO = re.compile(r"\berrno\b")
-# A program's flag in a text of the library: "--device". Errors name the library's options, and programs say which flag sets them.
+# A flag of a program in a text of the library: "--device". Errors of the library name the library's options; the
+# programs say which flag sets them.
 FLAG = re.compile(r'"[^"\n]*--[a-z][a-z-]+')
 KNOWS_SOFTDEV = re.compile(r'"soft0"|\bsoftdev::|\bis_software\s*\(|\bkDeviceName\b')
 SAYS_LAYER = re.compile(r"^// Layer: (\w+)\.", re.M)
-# What a header declares for others: types at the top level of a namespace, which is not indented.
+# Types that a header declares at the top level of a namespace, which is not indented.
 MARKS = r"(?:\[\[nodiscard\]\]\s+)?(?:RDMACOMM_API\s+)?"
 DECLARED = re.compile(rf"^(?:class|struct|enum class)\s+{MARKS}(\w+)\b[^;{{]*\{{", re.M)
 NESTED = re.compile(rf"\b(?:class|struct|enum class|typename)\s+{MARKS}(\w+)\b")
 FORWARD = re.compile(r"^(?:class|struct)\s+(\w+)\s*;")
 UNREADABLE_INCLUDE = re.compile(r'^\s*#\s*(include_next\b|import\b|include\s*[^\s"<])')
-# Success and failure are told by Outcome, Status and Result; a bare code is true where they are false.
+# Functions report success and failure by Outcome, Status and Result. In a condition, a bare code has the opposite
+# meaning.
 BARE_CODE = re.compile(r"\bstd::error_code\s+(\w+)\s*\(")
 MAY_RETURN_A_CODE = ("code", "make_error_code")
 TYPE = re.compile(r"\b[A-Z]\w+\b")
@@ -82,22 +84,22 @@ def blanked(text, what):
 
 
 def public_layer(header):
-    """The layer that a public header says it belongs to; None if it says none."""
+    """The layer that a public header says it belongs to; None if it does not say one."""
     said = SAYS_LAYER.search(header.read_text(encoding="utf-8"))
     return said.group(1) if said else None
 
 
 class Tree:
-    """Which layer each header belongs to, and which header declares each type."""
+    """The layer of each header, and the header that declares each type."""
 
     def __init__(self, root):
         self.root = root
         self.public = root / "include" / "rdmacomm"
         self.layer_of_public = {f"rdmacomm/{path.name}": public_layer(path) for path in self.public.glob("*.h")}
         self.layer_of_public.pop("rdmacomm/rdmacomm.h", None)
-        self.header_of = {}   # of a type
-        self.includes_of = {}  # of a header
-        self.nested_in = {}  # all names of types that a header declares, also inside of others
+        self.header_of = {}   # by type
+        self.includes_of = {}  # by header
+        self.nested_in = {}  # all names of types that a header declares, nested ones too
         several = set()
         for path in [*self.public.glob("*.h"), *(root / "src").rglob("*.h")]:
             name = self.name_of(path)
@@ -108,7 +110,7 @@ class Tree:
             for declared in DECLARED.findall(text):
                 if self.header_of.setdefault(declared, name) != name:
                     several.add(declared)
-        for name in several:  # of rooms that know nothing of each other
+        for name in several:  # rooms that do not include each other
             del self.header_of[name]
 
     def name_of(self, path):
@@ -124,7 +126,7 @@ class Tree:
         return layer if "/" in name and layer in LAYERS else "?"
 
     def reached(self, name, layer, text):
-        """The headers that a file includes itself, those that headers of its own layer include, and those of one layer that include each other."""
+        """Headers that a file includes directly, through its own layer, or within one other layer."""
         reached, waiting = {name}, [match.group(2) for match in map(INCLUDE.match, text.splitlines()) if match]
         while waiting:
             header = waiting.pop()
@@ -161,7 +163,7 @@ def check_includes(tree, where, line_number, line, layer):
 
 
 def check_uses(tree, where, name, text, layer):
-    """Who uses a type of another layer includes its header; a header of another layer that happens to include it may cease to."""
+    """A file that uses a type of another layer must include its header: an indirect include may be removed."""
     code = blanked(text, "/\"'")
     reached = None
     in_layer = where.removeprefix("src/")
@@ -184,7 +186,7 @@ def check_uses(tree, where, name, text, layer):
             if header in reached or used in own:
                 continue
             yield f"{where}:{number}: uses {used} of layer {tree.layer_of(header)} without including {header}"
-            reached.add(header)  # once for each file
+            reached.add(header)  # reported once for each file
 
 
 def room_of(in_layer):
@@ -194,7 +196,7 @@ def room_of(in_layer):
 
 
 def room_problem(layer, in_layer, header, does):
-    """What is wrong with a file that `does` something with a header of another room of its layer; None if nothing is."""
+    """The violation, if a file `does` something with a header of a room that it may not include; else None."""
     if layer not in ROOMS or not header.startswith(layer + "/"):
         return None
     room = room_of(in_layer)
@@ -206,7 +208,7 @@ def room_problem(layer, in_layer, header, does):
 
 
 def check_rooms(where, line_number, line, layer, in_layer):
-    """An include of another room of the same layer goes downwards."""
+    """An include of another room of the same layer must go downwards."""
     match = INCLUDE.match(line)
     problem = match and room_problem(layer, in_layer, match.group(2), "includes")
     if problem:
@@ -214,7 +216,7 @@ def check_rooms(where, line_number, line, layer, in_layer):
 
 
 def check_forward(tree, where, line_number, line, layer, in_layer):
-    """What a file declares without including it is of its own layer or one below it, and of such a room."""
+    """A type that a file declares without including it must belong to its own layer and room, or to lower ones."""
     match = FORWARD.match(line)
     header = match and tree.header_of.get(match.group(1))
     if not header or tree.layer_of(header) == "?":
@@ -230,7 +232,7 @@ def check_forward(tree, where, line_number, line, layer, in_layer):
 
 
 def check_code(where, line_number, line, code, layer, in_layer):
-    """`code` is `line` without what its literals say."""
+    """`code` is `line` without the contents of its literals."""
     here = f"{where}:{line_number}"
     found = PRINTING.search(code)
     if found:
@@ -268,7 +270,7 @@ def check_file(tree, path, layer):
 
 
 def check_cmake(root):
-    """The layers of CMakeLists.txt are those of LAYERS, in an order from the bottom up."""
+    """The layers of CMakeLists.txt must be those of LAYERS, in an order from the bottom up."""
     text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
     text = re.sub(r"#[^\n]*", "", text)
     said = {name: (depends or "").split() for name, depends in CMAKE_LAYER.findall(text)}
@@ -284,7 +286,7 @@ def check_cmake(root):
 
 
 def check_law():
-    """LAYERS and ROOMS themselves name lower ones only."""
+    """LAYERS and ROOMS themselves may only name lower ones."""
     seen = []
     for name, depends in LAYERS.items():
         for depend in depends:
@@ -301,7 +303,7 @@ def check_law():
 
 
 def check_umbrella(root):
-    """rdmacomm/rdmacomm.h includes every public header, so that nobody has to know them one by one."""
+    """rdmacomm/rdmacomm.h must include every public header, so that users need not know each of them."""
     top = root / "include" / "rdmacomm"
     umbrella = top / "rdmacomm.h"
     if not umbrella.exists():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows rdmacomm at work. See --help.
+# Builds the library and shows it at work. See --help.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$ROOT/scripts/lib/packages.sh"

@@ -3,8 +3,9 @@
 
 usage: draw_layers.py [--write]     --write: into docs/layers.svg; else to standard output
 
-A box is a layer of check_layers.py. It stands above all layers that its files may include, and names them. What is in it comes from the
-public headers (classes), from the table of docs/architecture.md (what the layer owns), and from the folders (rooms).
+Each box is a layer of check_layers.py. It stands above all layers that its files may include, and names them. The text
+in a box comes from the public headers (classes), from the table of docs/architecture.md (what the layer owns), and from
+the folders (rooms).
 """
 
 import pathlib
@@ -19,12 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "layers.svg"
 
 WIDTH, MARGIN, GAP, LINE, PAD = 760, 20, 12, 16, 12
-CHARACTER = 7.2  # as wide as one of size 12 is on the average in a wide font
+CHARACTER = 7.2  # average width of a character of size 12 in a wide font
 COLOURS = ["#f2f2f2", "#fbf3e4", "#fbf3e4", "#fbf3e4", "#eef6ea", "#eef6ea", "#e8f0fb", "#e8f0fb"]
 
 
 def rank(layer):
-    """How many layers are below it, one on the other."""
+    """The number of layers in the longest chain below it."""
     return max((rank(below) + 1 for below in LAYERS[layer]), default=0)
 
 
@@ -41,14 +42,14 @@ def public_classes(layer):
 
 
 def owned(layer):
-    """What docs/architecture.md says that it owns, without links."""
+    """The table cell of docs/architecture.md about what the layer owns, without links."""
     table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     says = re.search(rf"^\| `{layer}` \| ([^|]*) \|", table, re.M).group(1)
     return re.sub(r"\s*\(\[[^]]*\]\([^)]*\)\)|\[([^]]*)\]\([^)]*\)", r"\1", says)
 
 
 class Box:
-    """A layer, with its lines as they fit into a width."""
+    """A layer, with its text in lines that fit into a given width."""
 
     def __init__(self, layer, width):
         self.layer, self.width = layer, width

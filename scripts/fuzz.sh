@@ -30,7 +30,7 @@ targets() {
   for file in "$ROOT"/tests/fuzz/*_target.cc; do basename "$file" _target.cc; done
 }
 
-# number OPTION VALUE MOST: whether VALUE is 1 to MOST, in digits.
+# number OPTION VALUE MOST: checks that VALUE is a number from 1 to MOST, in digits.
 number() {
   [[ $2 =~ ^[1-9][0-9]{0,11}$ ]] && [ "$2" -le "$3" ] || fail "$1=$2: possible are 1 to $3"
 }
@@ -63,7 +63,7 @@ FAIL_STATUS=1
 [ ${#chosen[@]} -gt 0 ] || mapfile -t chosen < <(targets)
 [ -n "$seed" ] || seed=$((RANDOM * 32768 + RANDOM + 1))
 
-# limit: what libFuzzer ends after.
+# limit: the libFuzzer option that ends a run.
 if [ -n "$executions" ]; then
   limit=-runs=$executions
 else
@@ -71,7 +71,7 @@ else
   limit=-max_total_time=$((each > 0 ? each : 1))
 fi
 
-# run TARGET: in the background of others. The log and the exit status stay in build/fuzz/logs.
+# run TARGET: runs it, in parallel to other targets. The log and the exit status stay in build/fuzz/logs.
 run() {
   local target=$1 status=0 corpus=build/fuzz/corpus/$1 dictionary=tests/fuzz/dictionaries/$1.dict
   local options=("$limit" "-seed=$seed" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=64
@@ -83,7 +83,7 @@ run() {
   echo "$status" >"build/fuzz/logs/$target.status"
 }
 
-# row TARGET: its line of the table.
+# row TARGET: prints its line of the table.
 row() {
   awk -v target="$1" '
     $1 == "stat::number_of_executed_units:" { executions = $2 }
@@ -99,7 +99,7 @@ row() {
     "build/fuzz/logs/$1"
 }
 
-# finding TARGET: one line on what went wrong, and how to see it again.
+# finding TARGET: prints one line that says what failed and how to reproduce it.
 finding() {
   local log=build/fuzz/logs/$1 input why
   input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and passes the tests. See --help.
+# Builds and runs the tests. See --help.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$ROOT/scripts/lib/packages.sh"

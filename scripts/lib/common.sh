@@ -1,29 +1,30 @@
-# What the scripts share. Sourced, never run; the caller has set -euo pipefail.
+# Functions and variables that the scripts share. Sourced, never run; the caller has set -euo pipefail.
 # shellcheck shell=bash
 
-# The top of the source tree, from wherever the script was called.
+# The top directory of the source tree. Does not depend on the current directory.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 JOBS=$(nproc)
-# How many tests ctest runs at a time. Many wait most of the time; those that do not count as two (tests/CMakeLists.txt).
+# Number of tests that ctest runs at a time. Many wait most of the time; tests that do not wait count as two
+# (tests/CMakeLists.txt).
 TEST_JOBS=$((2 * JOBS))
 
-# say TEXT: one line on what happens next. On standard error where it would come after the result.
+# say TEXT: prints one line about the next step, on standard error if the result is already on standard output.
 say() { printf '==> %s\n' "$*"; }
 
-# fail TEXT: one line on why not, and exit status 1, or the one that the script has set.
+# fail TEXT: prints the reason in one line and exits with status 1, or with the status that the script has set.
 FAIL_STATUS=1
 fail() {
   printf '%s: %s\n' "${0##*/}" "$*" >&2
   exit "$FAIL_STATUS"
 }
 
-# listening_port LINE: the port in what a server of this project says when it listens.
+# listening_port LINE: the port in the line that a server of this project prints when it listens.
 listening_port() {
   [[ $1 =~ listening\ on\ port\ ([0-9]+) ]] || fail "no port in what the server says: $1"
   printf '%s\n' "${BASH_REMATCH[1]}"
 }
 
-# build PRESET [cmake configure options]: configures and builds build/PRESET, from the top of the tree.
+# build PRESET [cmake configure options]: configures and builds build/PRESET, in the top directory of the tree.
 build() {
   local preset=$1
   shift

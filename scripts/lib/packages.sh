@@ -9,16 +9,16 @@ packages_of() {
   done
 }
 
-# missing_packages GROUP...: those of them that are not installed.
+# missing_packages GROUP...: the packages of the groups that are not installed.
 missing_packages() {
   local package
   for package in $(packages_of "$@"); do
-    # pkg-config and such may be provided by another package: then dpkg knows no package of that name.
+    # Another package may provide pkg-config and others: then dpkg knows no package of that name.
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s\n' "$package"
   done
 }
 
-# as_root COMMAND...: runs it as root, by sudo where needed.
+# as_root COMMAND...: runs it as root, by sudo if the user is not root.
 as_root() {
   if [ "$(id -u)" = 0 ]; then
     "$@"
@@ -33,7 +33,7 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-# candidates PACKAGE...: those that apt can get, and their versions, a line for each.
+# candidates PACKAGE...: prints the packages that apt can install and their versions, one per line.
 candidates() {
   apt-cache policy "$@" 2>/dev/null |
     awk '/^[^ ].*:$/ { name = substr($1, 1, length($1) - 1) } $1 == "Candidate:" && $2 != "(none)" { print name, $2 }'
@@ -42,7 +42,7 @@ candidates() {
 # have_candidates PACKAGE...: whether apt's lists know all of them.
 have_candidates() { [ "$(candidates "$@" | wc -l)" = $# ]; }
 
-# ensure_packages install|no-install GROUP...: returns with everything there, or ends the script.
+# ensure_packages install|no-install GROUP...: returns if all packages are installed, else ends the script.
 ensure_packages() {
   local mode=$1 missing
   shift
@@ -54,7 +54,7 @@ ensure_packages() {
   [ "${#missing[@]}" -gt 0 ] || return 0
   [ "$mode" = install ] || fail "these packages are missing: ${missing[*]} (--no-install was given)"
   say "installing ${missing[*]}"
-  # Lists that are absent or too old are fetched once; lists that serve are not fetched again.
+  # Package lists that are absent or too old are fetched once. Lists that suffice are not fetched again.
   if ! have_candidates "${missing[@]}" || ! apt_install "${missing[@]}"; then
     as_root apt-get update -q || fail "apt-get update failed; its messages are above"
     apt_install "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"

@@ -36,7 +36,7 @@ TEST(AdapterConfig, BoundsAreInclusive) {
   EXPECT_FALSE(validated([](AdapterConfig& c) { c.max_read_depth = c.max_read_depth_responder = 255; }));
 }
 
-/// The two numbers that a refusal must have, at each bound of the device's.
+/// The error of a refused value must have the value and the limit. Tests each limit of the device.
 TEST(AdapterConfig, EachDeviceLimitIsInclusiveAndARefusalHasBothNumbers) {
   const DeviceLimits limits{.max_qp_wr = 1000,
                             .max_sge = 6,
@@ -156,7 +156,7 @@ TEST(AdapterConfig, AckTimeoutIsRoundedUpToThePowerOfTwo) {
   const auto code = [](std::chrono::microseconds timeout) {
     return static_cast<int>(AdapterConfig{.ack_timeout = timeout}.ack_timeout_code());
   };
-  EXPECT_EQ(code(0us), 0);  // for ever
+  EXPECT_EQ(code(0us), 0);  // forever
   EXPECT_EQ(code(1us), 1);
   EXPECT_EQ(code(8us), 1);  // 8.192 us
   EXPECT_EQ(code(9us), 2);  // 16.384 us

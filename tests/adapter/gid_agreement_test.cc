@@ -54,7 +54,7 @@ TEST(GidAgreement, TypeVersionAndReachMustBeTheSame) {
 TEST(GidAgreement, InfinibandPrefersOneSubnet) {
   const GidOffer ours{Transport::kInfiniBand, {ib("fec0:0:0:1::1"), ib("fe80::1")}};
   EXPECT_EQ(agreed(ours, {Transport::kInfiniBand, {ib("fe80::2"), ib("fec0:0:0:1::2")}}), "1,0");
-  EXPECT_EQ(agreed(ours, {Transport::kInfiniBand, {ib("fec0:0:0:2::2")}}), "0,0");  // by a router
+  EXPECT_EQ(agreed(ours, {Transport::kInfiniBand, {ib("fec0:0:0:2::2")}}), "0,0");  // through a router
 }
 
 TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {

@@ -12,7 +12,7 @@ using rdmacomm::testing::FakeVerbs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What the test wants a link to say, and what it was asked.
+/// The results that a test's link returns, and a record of its calls.
 struct Script {
   bool device_moves = false;
   std::uint16_t pkey_index = 0;
@@ -51,9 +51,9 @@ class FakeLink final : public verbs::QueuePairLink {
 
 class LinkedAdapter : public ::testing::Test {
  protected:
-  /// An adapter of `config` whose connect() has returned; `connected_` is what.
+  /// An adapter with `config` for which connect() was called. Its result is in `connected_`.
   std::unique_ptr<AdapterCore> connect(const AdapterConfig& config = {}) {
-    // Once: adapters of earlier calls use them.
+    // Created once: adapters of earlier calls use them.
     if (device_ == nullptr) device_ = DeviceCore::open_from(FakeVerbs::api()).value();
     if (queue_ == nullptr) queue_ = NativeQueue::create(*device_, {.depth = 1000}).value();
     auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config).value();

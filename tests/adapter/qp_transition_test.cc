@@ -104,7 +104,7 @@ TEST(QpTransition, ToRtsTakesTheSmallerReadDepth) {
   EXPECT_EQ(rts.attributes.retry_cnt, 7);
   EXPECT_EQ(rts.attributes.rnr_retry, 7);
   EXPECT_EQ(rts.attributes.max_rd_atomic, 4);
-  path.remote.max_read_depth = 1'000'000;  // a peer may say anything
+  path.remote.max_read_depth = 1'000'000;  // a peer may send any value
   EXPECT_EQ(QpTransition::to_rts(config, path).attributes.max_rd_atomic, 16);
 }
 
@@ -174,7 +174,7 @@ TEST(QpPath, PartitionsMustBeTheSameAndOneEndAFullMember) {
   };
   EXPECT_TRUE(checked(0x8001, 0x8001).ok());
   EXPECT_TRUE(checked(0x8001, 0x0001).ok());
-  EXPECT_TRUE(checked(0, 0x8001).ok());  // a device that does not say
+  EXPECT_TRUE(checked(0, 0x8001).ok());  // a device that does not report it
   EXPECT_EQ(checked(0x8001, 0x8002).code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(checked(0x8001, 0x8002).error().context, HasSubstr("this end: P_Key 0x8001, the peer: 0x8002"));
   EXPECT_EQ(checked(0x0001, 0x0001).code(), Errc::kIncompatiblePeer);

@@ -57,7 +57,7 @@ TEST_F(RDMAAdapterTest, IsInInitAndKnowsItsAddress) {
   EXPECT_EQ(address.gid_type, IBV_GID_TYPE_ROCE_V2);
   EXPECT_EQ(address.gid, gid_.gid);
   EXPECT_EQ(address.mtu_bytes, 2048U);
-  EXPECT_EQ(address.max_read_depth, 16U);  // what the device can do
+  EXPECT_EQ(address.max_read_depth, 16U);  // the device's limit
   EXPECT_EQ(adapter->path_mtu_bytes(), 0U);
   EXPECT_FALSE(adapter->remote_address().has_value());
 }
@@ -291,7 +291,7 @@ TEST_F(RDMAAdapterTest, AFailedQueryIsReturned) {
   EXPECT_EQ(adapter->query_state().code(), std::errc::io_error);
 }
 
-// On the software device, whose answers are a device's own.
+// On the software device, which answers like a real device.
 class SoftAdapterTest : public ::testing::Test {
  protected:
   void SetUp() override {

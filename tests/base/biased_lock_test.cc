@@ -1,4 +1,4 @@
-// BiasedLock: one at a time, whoever comes, and however.
+// BiasedLock: only one thread holds it at a time, whether owner or not.
 #include "base/biased_lock.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ class BiasedLockTest : public ::testing::TestWithParam<bool> {
  protected:
   static bool by_membarrier() { return GetParam() && register_for_membarrier(); }
 
-  /// Two threads that were inside at a time would lose increments.
+  /// Increments would be lost if two threads held the lock at the same time.
   void count_as_owner(int times) {
     for (int i = 0; i < times; ++i) {
       const BiasedGuard guard(lock_);

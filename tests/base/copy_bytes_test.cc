@@ -1,4 +1,4 @@
-// copy_bytes: all bytes and no others, to and from any place in a page.
+// copy_bytes copies exactly the given bytes, from and to any offset in a page.
 #include "base/copy_bytes.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMargin = kPage;  // before and behind what is copied
+constexpr std::size_t kMargin = kPage;  // before and after the copied bytes
 constexpr std::size_t kMax = 3 * kPage + 5;
 constexpr std::size_t kAll = kMargin + kPage + kMax + kMargin;
 
-/// Pages, of which one byte in 255 is like the one before it.
+/// Pages in which one byte in 255 equals the previous byte.
 class Pages {
  public:
   explicit Pages(std::byte first) : bytes_(kAll + kPage) {
@@ -48,7 +48,7 @@ TEST(CopyBytes, CopiesAllAndNothingElse) {
   }
 }
 
-TEST(CopyBytes, NothingMayComeFromNowhere) {  // UndefinedBehaviorSanitizer looks on
+TEST(CopyBytes, NothingMayComeFromNowhere) {  // checked by UndefinedBehaviorSanitizer
   copy_bytes(nullptr, nullptr, 0);
 }
 

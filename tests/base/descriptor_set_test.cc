@@ -148,7 +148,7 @@ TEST_F(DescriptorSetTest, AFunctionMayRemoveItselfAndOthers) {
     bell->ring();
   }
   set_->wait(at_once());
-  EXPECT_EQ(calls, 1);  // both were ready; the second call would have been of one that is out
+  EXPECT_EQ(calls, 1);  // both were ready; the second one was removed before its call
 }
 
 TEST_F(DescriptorSetTest, WhatAnotherThreadAddsEndsTheWait) {

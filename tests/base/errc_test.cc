@@ -26,7 +26,7 @@ TEST(Errc, EachCodeHasASentenceOfItsOwn) {
   }
 }
 
-/// They travel between processes of different releases: this list may grow, and nothing in it may change.
+/// The numbers are sent between processes of different releases: this list may grow, but no entry may change.
 TEST(Errc, NumbersStayAsTheyAre) {
   const std::pair<int, Errc> numbers[] = {{0, Errc::kOk},
                                           {1, Errc::kInvalidArgument},

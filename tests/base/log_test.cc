@@ -1,4 +1,4 @@
-// Where log lines go.
+// The destination of log lines.
 #include "rdmacomm/log.h"
 
 #include <gmock/gmock.h>
@@ -94,7 +94,8 @@ TEST(LogDeathTest, ASinkMustNotReplaceItself) {
 TEST_F(Log, AFormerSinkIsNotCalledAgain) {
   std::atomic<bool> over{false};
   std::atomic<int> calls{0};
-  // From the beginning: what two threads do in the C library for glog, under a lock of its own, is a race to a sanitizer.
+  // Set before the threads start: sanitizers report a race in the C library if two threads make glog create its own
+  // lock.
   set_log_sink([&calls](LogSeverity, std::string_view) { ++calls; });
   std::vector<std::jthread> writers;
   for (int i = 0; i < 3; ++i) {

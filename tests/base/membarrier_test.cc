@@ -1,4 +1,4 @@
-// A barrier in place of all others', and what is done where the system refuses it later.
+// One barrier for all threads, and the fallback if the system refuses it later.
 #include "base/membarrier.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace rdmacomm::test {
 namespace {
 
-/// From now on this process may not call membarrier(2). false: the system has no filters.
+/// From now on this process may not call membarrier(2). Returns false if the system does not support filters.
 bool refuse_membarrier() {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

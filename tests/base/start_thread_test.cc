@@ -17,7 +17,7 @@ std::string name_of(std::thread& thread) {
   return name;
 }
 
-/// A thread that stays until it is let go.
+/// A thread that waits until the test releases it.
 struct Waiting {
   explicit Waiting(const std::string& name) {
     started = start_thread(thread, name, [this, end = let_go.get_future()] {

@@ -1,4 +1,4 @@
-// Waiting with a deadline, and taking turns. No test depends on how long anything takes.
+// Waiting with a deadline, and taking turns. No test depends on the duration of anything.
 #include "base/turn.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Wait, NeverMeansUntilItIsDone) {
   other.join();
 }
 
-/// A source of numbers that one thread at a time may read, and a place where each thread finds its own.
+/// A source of numbers that one thread at a time may read. Each thread gets its own numbers.
 class Source {
  public:
   explicit Source(std::size_t readers) : found_(readers) {}
@@ -53,7 +53,7 @@ class Source {
     came_.notify_all();
   }
 
-  /// Takes one that is for `me`.
+  /// Takes a number for `me`.
   void take(std::size_t me) {
     std::unique_lock lock(mutex_);
     while (found_[me] == 0) {
@@ -83,7 +83,7 @@ class Source {
   std::deque<std::size_t> source_;
   std::atomic<int> readers_{0};
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Turn<> turn_;
   std::vector<int> found_;
 };

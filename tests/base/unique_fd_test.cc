@@ -59,7 +59,7 @@ TEST(UniqueFd, ReleaseGivesItAwayOpen) {
   ::close(fd);
 }
 
-/// In a process of its own, whose standard streams can be closed: what `check` returns is its exit status.
+/// Runs `check` in a child process with closed standard streams. Returns its result, which is the exit status.
 template <typename Check>
 int without_standard_streams(Check&& check) {
   const pid_t child = ::fork();

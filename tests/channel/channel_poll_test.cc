@@ -1,4 +1,4 @@
-// Completions, draining and queues that channels share, against the fake.
+// Completions, draining and queues that channels share, on the fake device.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,7 +102,8 @@ TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
   EXPECT_EQ(completions[2].id, 3U);
 }
 
-// On errors only wr_id, status, qp_num and vendor_err of an ibv_wc mean something; the fake fills the rest with lies.
+// In a failed ibv_wc only wr_id, status, qp_num and vendor_err are valid; the fake sets the other fields to wrong
+// values.
 TEST_F(ChannelPollTest, AnErrorKnowsItsOperationAnyway) {
   const RemoteRegion remote{0x1000, 4096, 0x9};
   ASSERT_TRUE(channel_->post_fetch_add(slice(), remote, {.addend = 1}, {.id = 7}));
@@ -149,7 +150,7 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
   EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: the rkey is wrong"));
 }
 
-/// siw completes with LOC_QP_OP_ERR what TCP did not take any more, and what is wrong with a request here.
+/// siw reports LOC_QP_OP_ERR both for requests that TCP no longer accepts and for local errors of a request.
 TEST_F(ChannelPollTest, OnIwarpAnErrorOfTheQueuePairLeadsToTheConnection) {
   const auto line = [&] {
     EXPECT_TRUE(channel_->post_send(slice(), {.id = 42}));
@@ -248,7 +249,7 @@ TEST_F(ChannelPollTest, DrainTwiceIsHarmless) {
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
 }
 
-// They succeeded without a completion: only one that follows them tells that they are out of the queue.
+// They succeeded without a completion. Only a later completion shows that they have left the queue.
 TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   for (std::uint64_t i = 0; i < 3; ++i)
@@ -260,7 +261,7 @@ TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
   EXPECT_TRUE(drained.empty()) << "the marker is the library's own";
 }
 
-// siw: nothing posted in ERR ever comes back, and nothing is heard of unsignaled requests any more.
+// siw never returns requests that are posted in ERR, and does not report unsignaled requests any more.
 TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
@@ -274,7 +275,7 @@ TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
   EXPECT_EQ(fake_.posts.size(), posts);
 }
 
-// siw: what follows a READ would be complete before it, and is in order only where it waits.
+// siw would complete requests after a READ before the READ. They are in order only if they wait for it (fence).
 TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
   for (const bool in_order : {true, false}) {
     if (!in_order) fake_.devices[0]->attributes.vendor_id = 0x626d74;
@@ -414,7 +415,7 @@ TEST_F(ChannelPollTest, DestroyingAChannelWithRequestsOutstandingIsFine) {
   EXPECT_TRUE(queue_->native().reserve(4000).ok()) << "room was not given back";
 }
 
-// ---- A queue of many channels
+// ---- A queue shared by many channels
 
 TEST_F(ChannelPollTest, ASharedQueueTellsTheChannelsApart) {
   const auto other = make("other", queue_->native(), queue_->native(), {});
@@ -487,7 +488,7 @@ TEST_F(ChannelPollTest, ASharedQueueLooksSoManyTimesUntilThereIsSomething) {
 TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {
   std::thread thread([&] {
     std::array<Completion, 4> out;
-    EXPECT_TRUE(queue_->poll(out, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
+    EXPECT_TRUE(queue_->poll(out, std::numeric_limits<std::uint32_t>::max()));  // for more than a minute
   });
   while (fake_.polls == 0) std::this_thread::yield();
   queue_->attach(*channel_);

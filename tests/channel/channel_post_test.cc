@@ -1,4 +1,4 @@
-// Posting and its bookkeeping, request by request, against the fake.
+// Posting and its bookkeeping, request by request, on the fake device.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,9 +58,9 @@ class ChannelPostTest : public ::testing::Test {
   std::unique_ptr<ChannelCore> channel_;
 };
 
-// ---- What reaches the device
+// ---- Requests that reach the device
 
-// The fake device scatters a READ over two slices, as some devices do over one only.
+// The fake device can scatter a READ over two slices. Some devices only support one.
 TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
   EXPECT_TRUE(channel_->post_read(std::vector<BufferSlice>(2, slice()), {.address = 4096, .length = 100, .rkey = 1},
                                   {.id = 1}));
@@ -114,7 +114,7 @@ TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
   EXPECT_EQ(last_post().wr.wr.atomic.swap, 7U);
 }
 
-// ---- What does not reach it
+// ---- Requests that do not reach the device
 
 TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   const std::vector<BufferSlice> five(5, slice());
@@ -140,7 +140,7 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   EXPECT_EQ(channel_->post_read(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_fetch_add(slice(8), {0x10000, 7, 1}, {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_recv(five, {.id = 1}), Errc::kInvalidArgument);
-  // What an operation does not take is not dropped.
+  // An option that the operation does not support is an error, not ignored.
   EXPECT_EQ(channel_->post_read(slice(8), kRemote, {.id = 1, .immediate = 0}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_fetch_add(slice(8), kRemote, {.addend = 1}, {.id = 1, .immediate = 7}),
             Errc::kInvalidArgument);
@@ -370,7 +370,7 @@ TEST_F(ChannelPostTest, AChainThatTheDeviceCutsShortSaysWhere) {
   EXPECT_EQ(request_position(last_post().wr.wr_id), 4U);
 }
 
-// After a refusal the library may ask for its next completion earlier than usual, and never later.
+// After a refused request the library may request its next completion earlier than usual, but never later.
 TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
   start({.send_depth = 8});
   const std::vector<SendRequest> requests(
@@ -386,7 +386,7 @@ TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
   EXPECT_LE(silent, 4);
 }
 
-// A refused request that would have been signaled must not make begin_drain() forget the silent ones before it.
+// A refused request that would have been signaled must not make begin_drain() forget the unsignaled ones before it.
 TEST_F(ChannelPostTest, ARefusalDoesNotHideSilentRequestsFromADrain) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));

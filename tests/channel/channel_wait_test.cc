@@ -1,4 +1,4 @@
-// Posting a request and waiting for it, against the fake, which completes what a test tells it to.
+// Posting a request and waiting for it, on the fake device, which completes requests on command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class ChannelWaitTest : public ::testing::Test {
   BufferSlice slice(std::uint32_t bytes) { return buffer_.at(0).first(bytes); }
   PostedRequest send(std::uint64_t id) { return channel_->send(buffer_.at(0).first(8), {.id = id}); }
   PostedRequest recv(std::uint64_t id) { return channel_->recv(buffer_.at(0), {.id = id}); }
-  /// The ids that poll() brings, with room for `room` completions in one call.
+  /// The ids of the completions that poll() returns, with room for `room` completions in each call.
   std::vector<std::uint64_t> poll(std::size_t room = 8) {
     std::vector<Completion> completions(room);
     std::vector<std::uint64_t> ids;
@@ -77,7 +77,7 @@ TEST_F(ChannelWaitTest, KeepsInOrderWhatCompletesBefore) {
   EXPECT_EQ(done->id, 4U);
   EXPECT_THAT(poll(2), ElementsAre(1, 2));
   ASSERT_TRUE(send(5).posted());
-  fake_.complete_send();  // newer than what is kept: after it
+  fake_.complete_send();  // newer than the kept completion: comes after it
   EXPECT_THAT(poll(), ElementsAre(3));
   EXPECT_THAT(poll(), ElementsAre(5));
   EXPECT_THAT(poll(), IsEmpty());
@@ -126,7 +126,7 @@ TEST_F(ChannelWaitTest, SaysWhyNothingWasPosted) {
   EXPECT_THAT(full.error().context, HasSubstr("SEND on channel \"data\" was not posted"));
 }
 
-// What was wrong, with its numbers; each is one condition of posting.
+// The error says why the request was not posted, with numbers. Each case violates one condition of posting.
 TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
   const auto refused = [&](const PostedRequest& request) {
     EXPECT_EQ(request.posted(), Errc::kInvalidArgument);

@@ -38,7 +38,7 @@ class CompletionWaiterTest : public ::testing::Test {
     EXPECT_TRUE(waiter.has_value());
     return std::move(waiter).value();
   }
-  /// One step that finds nothing. How long it took that was allowed `limit`.
+  /// One step that finds nothing, with the deadline `limit`. Returns the time that it took.
   Deadline::Clock::duration step(CompletionWaiter& waiter, Deadline::Clock::duration limit) {
     const auto start = Deadline::Clock::now();
     const auto nothing = [this] { return ++polls_ < 0; };
@@ -58,10 +58,10 @@ class CompletionWaiterTest : public ::testing::Test {
   int polls_ = 0;
 };
 
-// What all those that sleep do the same way.
+// Behaviour that all sleeping waiters share.
 class SleepingWaiterTest : public CompletionWaiterTest, public ::testing::WithParamInterface<PollingMode> {
  protected:
-  /// Adaptive without its spinning is one that sleeps.
+  /// An adaptive waiter without spinning is a sleeping waiter.
   std::unique_ptr<CompletionWaiter> make_sleeper() { return make(GetParam(), {.spin = 0us}); }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, SleepingWaiterTest,
@@ -125,7 +125,7 @@ TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {
 
 TEST_F(CompletionWaiterTest, TheShareOfWaitsThatSpinningWasEnoughFor) {
   EXPECT_EQ((WaitCounts{}.spun_share()), 1.0);
-  EXPECT_EQ((WaitCounts{.waits = 4, .slept = 1, .sleeps = 9}.spun_share()), 0.75);  // woken for nothing more than once
+  EXPECT_EQ((WaitCounts{.waits = 4, .slept = 1, .sleeps = 9}.spun_share()), 0.75);  // with spurious wake-ups
   EXPECT_EQ((WaitCounts{.waits = 4, .slept = 4, .sleeps = 4}.spun_share()), 0.0);
 }
 
@@ -279,12 +279,12 @@ TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsToldByTheDescriptor) {
   EXPECT_FALSE(readable(waiter->fd()));
   fake_.raise_event(queue_->get());
   EXPECT_TRUE(readable(waiter->fd()));
-  EXPECT_FALSE(waiter->step_outside(nothing));  // woken for nothing: takes the event, and arms again
+  EXPECT_FALSE(waiter->step_outside(nothing));  // spurious wake-up: takes the event and arms again
   EXPECT_EQ(fake_.armed, 2);
   EXPECT_FALSE(readable(waiter->fd()));
   waiter->wake();
   EXPECT_TRUE(readable(waiter->fd()));
-  EXPECT_EQ(waiter->counts().sleeps, 0U);  // it was another's
+  EXPECT_EQ(waiter->counts().sleeps, 0U);  // the event belonged to another waiter
 }
 
 TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsNotLeftAsleepWhereTheQueueCannotBeArmed) {
@@ -297,7 +297,7 @@ TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsNotLeftAsleepWhereTheQueueCannotB
 TEST_F(CompletionWaiterTest, TooManyOpenFilesIsAnError) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const UniqueFd next(dup(0));  // the lowest number that is free
+  const UniqueFd next(dup(0));  // gets the lowest free number
   rlimit none = before;
   none.rlim_cur = static_cast<rlim_t>(next.get());
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);

@@ -1,5 +1,5 @@
-// What posting and polling cost besides time: no allocation and no system call, counted over 10,000 requests of each
-// kind, in the library and in the software device under it.
+// Costs of posting and polling besides time: no allocation and no system call. Counted over 10,000 requests of each
+// kind, in the library and in the software device below it.
 #include <gtest/gtest.h>
 #include <linux/prctl.h>
 #include <signal.h>
@@ -23,8 +23,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// Counts the system calls of the calling thread between start() and stop(). The kernel looks at `selector` on each
-// entry and, while it says BLOCK, delivers SIGSYS instead (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+// Counts the system calls of the calling thread between start() and stop(). The kernel reads `selector` at each system
+// call. If it is BLOCK, the kernel delivers SIGSYS instead (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
 class SystemCallTrap {
  public:
   SystemCallTrap() {
@@ -42,7 +42,7 @@ class SystemCallTrap {
   }
 
   [[nodiscard]] bool available() const { return available_; }
-  // From here to stop() the first system call is counted and fails; the trap is open afterwards.
+  // From here to stop() the first system call is counted and fails. Later system calls are not trapped.
   static void start() {
     caught = 0;
     selector = SYSCALL_DISPATCH_FILTER_BLOCK;
@@ -54,7 +54,7 @@ class SystemCallTrap {
 
  private:
   static void on_system_call(int) {
-    selector = SYSCALL_DISPATCH_FILTER_ALLOW;  // the way out of this handler is a system call itself
+    selector = SYSCALL_DISPATCH_FILTER_ALLOW;  // leaving this handler is a system call itself
     caught = caught + 1;
   }
 
@@ -77,7 +77,7 @@ class HotPathTest : public ConnectedPairTest {
   BufferSlice to(std::uint32_t bytes) const { return target_.at(0).first(bytes); }
   RemoteRegion region() const { return target_.remote_region(); }
 
-  // Polls `channel` until one completion came.
+  // Polls `channel` until it returns one completion.
   static bool take_one(ChannelCore& channel) {
     Completion completion;
     Polled polled;
@@ -85,7 +85,7 @@ class HotPathTest : public ConnectedPairTest {
     return polled && completion.ok();
   }
 
-  // Each kind of request, posted and polled once; false when one fails.
+  // Posts and polls each kind of request once. Returns false if one fails.
   bool one_of_each(std::uint64_t id) {
     ChannelCore& l = *left().channel;
     ChannelCore& r = *right().channel;

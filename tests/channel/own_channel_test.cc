@@ -1,4 +1,4 @@
-// Channels that a program makes itself, over soft0, without endpoint or session.
+// Channels that a program creates itself, over soft0, without endpoint or session.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

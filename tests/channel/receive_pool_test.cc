@@ -1,4 +1,5 @@
-// Receives for many peers: what the pool does with a device's answers by the fake, what peers see of it on soft0.
+// Receives for many peers: on the fake device, the pool's reaction to the device's answers; on soft0, its behaviour
+// towards peers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ using rdmacomm::testing::FakeVerbs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// One channel of a pool of four receives, on a device that does as it is told.
+/// One channel that uses a pool of four receives, on the fake device.
 class PoolOnFake : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -120,7 +121,7 @@ TEST_F(PoolOnFake, AReceiveThatADriverRefusesWithoutSayingWhichIsNotCounted) {
 TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2));
   const std::array all = {arrive(), arrive(), arrive()};
-  pool_->note_low();  // as who takes the device's events does
+  pool_->note_low();  // like the thread that takes the device's events
   EXPECT_EQ(pool_->times_low(), 1);
   (void)arrive();
   EXPECT_TRUE(pool_->give_back(all[0]));
@@ -132,7 +133,7 @@ TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
 }
 
 TEST_F(PoolOnFake, TheLimitIsSetAgainThoughAllWereBackBeforeAnybodyWasTold) {
-  pool_->note_low();  // of an event that was under way while they were given back
+  pool_->note_low();  // for an event that was pending while they were given back
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2));
   (void)arrive();
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2)) << "else nobody is told when what comes from now on is kept";
@@ -143,7 +144,7 @@ TEST_F(PoolOnFake, IsLowThoughTheDeviceSaysNothing) {
   EXPECT_EQ(pool_->times_low(), 0);
   (void)arrive();
   EXPECT_EQ(pool_->times_low(), 1);
-  pool_->note_low();  // it says so after all
+  pool_->note_low();  // the device reports it after all
   EXPECT_EQ(pool_->times_low(), 1) << "of the same";
   EXPECT_TRUE(pool_->take_low_notice());
   EXPECT_FALSE(pool_->take_low_notice()) << "once";
@@ -175,7 +176,7 @@ TEST_F(PoolOnFake, ADrainIsNotOverBeforeTheQueueWasFoundEmpty) {
   EXPECT_TRUE(channel_->drained());
 }
 
-/// Two peers of one receiver on soft0, each with a channel to it, which take from one pool.
+/// Two peers on soft0, each with a channel to one receiver, whose channels share a pool.
 class PoolOnSoft0 : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -196,7 +197,7 @@ class PoolOnSoft0 : public ::testing::Test {
     ASSERT_TRUE(theirs.connect(mine.address()).ok());
     queue_->attach(*channels_.back());
   }
-  /// Has a peer send a number, and returns what becomes of it there.
+  /// Makes a peer send a number. Returns the peer's completion of the request.
   Completion send(std::size_t peer, std::uint64_t number) {
     const auto buffer = peers_[peer].buffer(8);
     std::memcpy(buffer.data(), &number, 8);
@@ -272,7 +273,7 @@ TEST_F(PoolOnSoft0, AWriteWithImmediateTakesAReceiveAndLeavesItAlone) {
 }
 
 TEST_F(PoolOnSoft0, OneChannelEndsAndTheOtherKeepsThePool) {
-  ASSERT_TRUE(send(0, 1).ok());  // polled by nobody
+  ASSERT_TRUE(send(0, 1).ok());  // no thread polls for it
   ASSERT_TRUE(channels_[0]->begin_drain().ok());
   const Completion left = next();
   EXPECT_EQ(left.channel, channels_[0].get());

@@ -1,4 +1,5 @@
-// No wake-up is lost: the waiters that sleep, driven through every interleaving with what a device and another thread do.
+// No wake-up is lost: drives the sleeping waiters through every interleaving with the steps of a device and another
+// thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -16,11 +17,11 @@ using rdmacomm::testing::Choices;
 using rdmacomm::testing::ModelQueue;
 using ::testing::HasSubstr;
 
-/// How the loop is written that waits.
+/// The kind of loop that waits.
 enum class Loop {
-  kStep,               ///< as every caller of the library's does
-  kOutside,            ///< as an application that sleeps on fd()
-  kWithoutSecondPoll,  ///< wrong: what came before the arming makes no event
+  kStep,               ///< like every caller in the library
+  kOutside,            ///< like an application that sleeps on fd()
+  kWithoutSecondPoll,  ///< wrong: completions from before the arming make no event
 };
 
 struct Way {
@@ -29,7 +30,8 @@ struct Way {
   Loop loop;
 };
 
-/// A run of one schedule: waits until all completions of the script have been taken or, where it has a W, for that.
+/// Runs one schedule: waits until all completions of the script have been taken or, if the script has a W, until the
+/// stop.
 class Run {
  public:
   Run(const Way& way, const std::string& script, Choices& choices)
@@ -43,7 +45,7 @@ class Run {
     model_.on_stop = [this] { waiter_->wake(); };
   }
 
-  /// Empty, or what went wrong.
+  /// Returns an empty string, or the failure.
   [[nodiscard]] std::string outcome() {
     model_.step_aside();
     for (int steps = 0; steps < 100; ++steps) {
@@ -51,7 +53,8 @@ class Run {
         return model_.most_events() <= 1 ? "" : "two events at a time";
       }
       if (!asleep()) continue;
-      // What the world still does is, for a sleeper, as if done before: only the schedule where all is done is judged.
+      // For a sleeping thread, remaining steps of the script are equivalent to steps before the sleep. So only
+      // schedules in which all steps are done are judged.
       if (!model_.script_done()) return "";
       return "sleeps for ever: " + std::to_string(model_.waiting()) + " in the queue";
     }
@@ -59,7 +62,7 @@ class Run {
   }
 
  private:
-  /// One step. Whether it came to a sleep that nothing ends.
+  /// Runs one step. Returns whether it has reached a sleep that nothing ends.
   [[nodiscard]] bool asleep() {
     const auto poll = [this] { return model_.poll_one(); };
     bool polled = false;
@@ -74,7 +77,7 @@ class Run {
     if (found) ++taken_;
     if (found) return false;
     if (way_.loop != Loop::kOutside) return model_.events_taken() == events && !model_.stopped();
-    if (model_.stopped()) return false;  // looked at before the sleep, as step_outside() asks for
+    if (model_.stopped()) return false;  // checked before the sleep, as step_outside() requires
     model_.step_aside();
     pollfd readable{waiter_->fd(), POLLIN, 0};
     return ::poll(&readable, 1, 0) == 0;
@@ -106,7 +109,7 @@ Found explore(const Way& way, const std::string& script) {
   return found;
 }
 
-/// Completions one by one, in pairs before the device looks, and a wish to stop in each place.
+/// Single completions, two completions before the device checks, and a stop request at each position.
 const std::vector<std::string>& scripts() {
   static const std::vector<std::string> all = {"PN",  "PNPN", "PPNN",  "PPNPNN", "W",     "WPN",
                                                "PWN", "PNW",  "PWPNN", "PNWPN",  "PPWNN", "PNPNW"};
@@ -133,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, WaitingModel,
                                            Way{"Adaptive", PollingMode::kAdaptive, Loop::kStep}),
                          [](const auto& way) { return std::string(way.param.name); });
 
-// The enumeration would find it: so that the test above says something.
+// Proves that the enumeration detects this error, and thus that the test above is meaningful.
 TEST(WaitingModelItself, FindsTheWakeUpThatIsLostWithoutTheSecondPoll) {
   for (const PollingMode mode : {PollingMode::kCompletionChannel, PollingMode::kEpoll, PollingMode::kAdaptive}) {
     const Found found = explore({"", mode, Loop::kWithoutSecondPoll}, "PN");

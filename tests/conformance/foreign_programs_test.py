@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Programs that nobody here wrote, as Debian has them, on soft0: rdma-core's and perftest.
+"""Programs of other projects, as Debian packages them, on soft0: rdma-core's and perftest.
 
 usage: foreign_programs_test.py [TEST...]
 
-RDMACOMM_BIN names the folder of softdev-run. With RDMACOMM_CONFORMANCE=full perftest runs with all options, else with the
-plainest of each program.
+RDMACOMM_BIN names the folder of softdev-run. With RDMACOMM_CONFORMANCE=full perftest runs with all options, else each
+program runs with few options.
 """
 
 import itertools
@@ -35,13 +35,13 @@ class ForeignProgramTest(unittest.TestCase):
 
     @staticmethod
     def end(process):
-        """For the end of a test, whatever happened in it."""
+        """Ends the process at the end of a test, whether or not the test has failed."""
         if process.poll() is None:
             process.kill()
         process.communicate()
 
     def output(self, process):
-        """What a program that must succeed has printed."""
+        """Runs a program that must succeed. Returns its output."""
         out, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, 0, " ".join(process.args) + "\n" + out)
         return out
@@ -50,7 +50,7 @@ class ForeignProgramTest(unittest.TestCase):
         return self.output(self.start(*arguments, run_options=run_options))
 
     def run_pair(self, *arguments, run_options=()):
-        """A server, and once it listens a client; both must succeed. Returns what the client printed."""
+        """Starts a server and, once it listens, a client; both must succeed. Returns the client's output."""
         (port,) = hold_ports(self)
         server = self.start(*arguments, "-p", str(port), run_options=run_options)
         self.wait_until_listening(server, port)
@@ -79,7 +79,7 @@ class Devices(ForeignProgramTest):
         out = self.run_alone("ibv_devinfo", "-v", "-d", "soft0")
         for line in (r"state:\s+PORT_ACTIVE", r"link_layer:\s+Ethernet", r"atomic_cap:\s+ATOMIC_GLOB"):
             self.assertRegex(out, line)
-        # The layout that people know from mlx5.
+        # The same order as with mlx5.
         self.assertRegex(out, r"GID\[  0\]:\s+fe80:\S+, RoCE v1")
         self.assertRegex(out, r"GID\[  1\]:\s+fe80:\S+, RoCE v2")
         self.assertRegex(out, r"GID\[  3\]:\s+::ffff:\d+\.\d+\.\d+\.\d+, RoCE v2")
@@ -125,7 +125,7 @@ class Launcher(ForeignProgramTest):
 
 INSTALLED = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"
 DROP_IN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev", "libibverbs.so.1")
-# As programs do that are not linked with libibverbs: by a handle, and some by version.
+# Like programs that are not linked with libibverbs: by a handle, and some functions by version.
 BY_HANDLE = """
 import ctypes
 library = ctypes.CDLL("libibverbs.so.1")
@@ -142,7 +142,7 @@ library.ibv_wc_status_str.restype = ctypes.c_char_p
 print(library.ibv_wc_status_str(5).decode())
 """
 
-# Registers memory under another address than its own, then a memfd as a dma-buf, by the library's exported functions.
+# Registers memory under a different address, then a memfd as a dma-buf, by the library's exported functions.
 REGISTRATIONS = """
 import ctypes, mmap, os
 library = ctypes.CDLL("libibverbs.so.1")
@@ -186,7 +186,7 @@ class DropIn(ForeignProgramTest):
 
 
 class PingPong(ForeignProgramTest):
-    """rdma-core's examples; -c: each byte is looked at."""
+    """rdma-core's examples; -c: each byte is checked."""
 
     def test_rc(self):
         for options in ((), ("-e",), ("-t",), ("-N",), ("-N", "-e"), ("-m", "1024"), ("-s", "100000", "-n", "100")):
@@ -230,7 +230,7 @@ class PingPong(ForeignProgramTest):
             self.assertRegex(self.output(process), "(?m)^success$")
 
 
-# What each of perftest's programs takes; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.
+# Options of each perftest program; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.
 OPTIONS = {
     "ib_send_lat": ((), ("-e",), ("-a",), ("-I", "64"), ("-c", "UC"), ("-c", "UD"), ("-c", "UD", "-e"), ("-c", "XRC")),
     "ib_send_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-r", "16"), ("-c", "UC"), ("--use-srq",),
@@ -245,13 +245,13 @@ OPTIONS = {
 
 
 def messages_of(options):
-    """How many to send: of all sizes few, which are gigabytes as it is."""
+    """The number of messages. It is small for all sizes, because these are already gigabytes."""
     return 5 if "-a" in options else 100
 
 
 def perftest_runs():
-    """Program and options: each by both ways to post. All sizes take seconds, in which perftest measures the clock of the CPU
-    anew for each: they are sent by the one way and the other in turn."""
+    """Program and options: each by both ways to post. All sizes take seconds, because perftest measures the CPU
+    clock again for each size. So they alternate between the two ways."""
     if not FULL:
         return [(program, options[0], ()) for program, options in OPTIONS.items()]
     ways = ((), ("--use_old_post_send",))
@@ -266,7 +266,7 @@ class Perftest(ForeignProgramTest):
             with self.subTest(program=program, options=(*chosen, *posts)):
                 messages = messages_of(chosen)
                 out = self.run_pair(program, "-d", "soft0", "-x", "3", "-F", "-n", str(messages), *chosen, *posts)
-                # -q 4 counts those of all queue pairs
+                # -q 4 counts the messages of all queue pairs
                 self.assertRegex(out, rf"(?m)^ \d+ +({messages}|{4 * messages}) ")
 
 

@@ -1,4 +1,4 @@
-"""Runs rdma-core's Python tests that lie in a folder, and prints what became of each as JSON. For pyverbs_test.py.
+"""Runs rdma-core's Python tests in a folder, and prints the result of each as JSON. For pyverbs_test.py.
 
 usage: softdev-run python3 run_pyverbs.py FOLDER DEVICE
 """
@@ -10,7 +10,7 @@ import unittest
 
 
 class Outcomes(unittest.TestResult):
-    """By test: "passed", or why not."""
+    """By test: "passed", or the reason why it did not pass."""
 
     def __init__(self):
         super().__init__()

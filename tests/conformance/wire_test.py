@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Programs that nobody here wrote, and the library's own, on soft0 between hosts: network namespaces of this machine, whose
-soft0 devices reach each other by TCP. With a good cable, a bad one, a slow one, and one that is pulled out for a while.
+"""Programs of other projects and of this one, on soft0 between hosts: network namespaces of this machine, whose soft0
+devices reach each other by TCP. The cable is good, lossy, slow, or disconnected for a while.
 
 usage: wire_test.py [TEST...]
 
-RDMACOMM_BIN names the folder of softdev-run and the programs. With RDMACOMM_CONFORMANCE=full perftest runs with all options,
-else with the plainest of each program. Wants root, for the namespaces; skipped elsewhere.
+RDMACOMM_BIN names the folder of softdev-run and the programs. With RDMACOMM_CONFORMANCE=full perftest runs with all
+options, else each program runs with few options. Needs root for the namespaces; without root the tests are skipped.
 """
 
 import os
@@ -23,7 +23,7 @@ from listening import listens  # noqa: E402
 
 BIN = os.environ.get("RDMACOMM_BIN", "")
 PORT = 18515
-# As nobody, of whose processes soft0 maps no memory.
+# As the user nobody, whose processes soft0 does not share memory with.
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 LINK_LOCAL, IPV4, IPV6 = "1", "3", "5"  # entries of the GID table
 
@@ -33,7 +33,7 @@ def options_of(options):
 
 
 class BetweenHosts(ForeignProgramTest):
-    """Server on host 0, clients on the others."""
+    """The server runs on host 0, the clients on the others."""
 
     count = 2
 
@@ -49,7 +49,7 @@ class BetweenHosts(ForeignProgramTest):
 
     def start_server(self, *arguments, port=PORT):
         server = self.start_on(0, *arguments)
-        # `ip netns exec` becomes the program, in the namespace: before that it is in this one.
+        # `ip netns exec` changes the namespace and then becomes the program. Before that, it is in this namespace.
         while server.poll() is None and not (os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
                                              and listens(port, server.pid)):
             time.sleep(0.01)
@@ -71,7 +71,8 @@ class BetweenHosts(ForeignProgramTest):
         self.assertRegex(self.run_pair(f"ibv_{kind}_pingpong", "-d", "soft0", "-g", gid, "-c", *options), "iters in")
 
     def xrc_pingpong(self, *options, clients=1, run_options=(), as_client=(), gid=IPV4):
-        """Each client has one connection each way to the server, and all of them send to one shared receive queue of it."""
+        """Each client has one connection in each direction to the server. All send to one shared receive queue of
+        it."""
         common = (RUN, *run_options, "ibv_xsrq_pingpong", "-d", "soft0", "-g", gid, *options)
         server = self.start_server(*common, "-c", str(clients))
         on = 1 if not as_client else 0
@@ -106,7 +107,7 @@ class GoodCable(BetweenHosts):
                 self.pingpong("ud", gid=gid)
 
     def test_perftest(self):
-        """All sizes, which take long, are sent through the bad cable."""
+        """Messages of all sizes, which take long, are sent through the lossy cable."""
         for program, options in OPTIONS.items():
             for chosen in options_of(options):
                 if "-a" in chosen:
@@ -125,7 +126,7 @@ class GoodCable(BetweenHosts):
 
 
 class BadCable(BetweenHosts):
-    """One packet of a hundred is lost."""
+    """One of a hundred packets is lost."""
 
     def setUp(self):
         super().setUp()

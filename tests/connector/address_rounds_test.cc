@@ -13,7 +13,7 @@ const HostPort kServer{"127.0.0.1", 2020};
 const Error kRefused = make_error(std::make_error_code(std::errc::connection_refused), "no");
 const Error kLate = make_error(Errc::kTimeout, "late");
 
-/// Answers with each of its errors in turn, then with 7.
+/// Returns each of its errors in turn, then 7.
 struct Script {
   std::vector<Error> errors;
   std::size_t calls = 0;
@@ -72,7 +72,7 @@ TEST(AddressRounds, ANameThatNobodyHasIsNotLookedUpAgain) {
 }
 
 TEST(AddressRounds, SaysHowLongItHasReallyTried) {
-  const TcpOptions options{.connect_timeout = 1h};  // rounds refer to them
+  const TcpOptions options{.connect_timeout = 1h};  // must outlive rounds
   AddressRounds rounds(kServer, options, -1);
   Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "final")}};
   ASSERT_FALSE(rounds.run<int>(script));

@@ -1,4 +1,4 @@
-// A server, a host or a link that comes up late is reached, as long as the time to connect lasts.
+// A server, a host or a link that comes up late is reached if that happens before connect_timeout.
 #include <gmock/gmock.h>
 #include <poll.h>
 
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr TcpOptions kPatient{.connect_timeout = 60s, .dead_host_after = 1s};
 
-/// The number in "gave up after 1.5 s"; empty: no such text.
+/// The number in "gave up after 1.5 s". Empty if the text does not have one.
 std::optional<double> seconds_given_up_after(const std::string& text) {
   const std::string words = "gave up after ";
   const auto at = text.find(words);
@@ -46,7 +46,7 @@ class ConnectLater : public ::testing::Test {
 };
 
 TEST_F(ConnectLater, ThisHostsOwnLinkComesUp) {
-  auto client = connect_to("127.0.0.1");  // "Network is unreachable" until then
+  auto client = connect_to("127.0.0.1");  // fails with "Network is unreachable" until then
   network_.ip("link set lo up");
   const auto listener = TcpListenSocket::listen({"127.0.0.1", 2020});
   ASSERT_TRUE(listener) << listener.status().message();
@@ -54,7 +54,8 @@ TEST_F(ConnectLater, ThisHostsOwnLinkComesUp) {
   EXPECT_TRUE(connected.ok()) << connected.message();
 }
 
-/// Listens, and lets the system drop every connection beyond the first ones: it answers nobody, as a host that is not up.
+/// Listens, but lets the system drop every connection after the first ones. It does not answer, like a host that is not
+/// up.
 class FullServer {
  public:
   FullServer() : fd_(open_socket(AF_INET).value()) {
@@ -66,7 +67,7 @@ class FullServer {
       (void)::connect(each.get(), address_.get(), address_.length);
     }
   }
-  /// Takes connections until `done` says so.
+  /// Accepts connections until `done` returns true.
   template <typename Done>
   void serve_until(Done&& done) {
     std::vector<UniqueFd> taken;
@@ -85,7 +86,7 @@ class FullServer {
 TEST_F(ConnectLater, AServerThatDoesNotAnswerComesUp) {
   network_.ip("link set lo up");
   FullServer server;
-  // The time to connect is longer than a silent host may be silent for, once it is connected.
+  // The connect timeout is longer than the timeout after which a connected but silent host is lost.
   const Status given_up =
       TcpConnection::connect({"127.0.0.1", 2020}, {.connect_timeout = 1500ms, .dead_host_after = 1s}).status();
   EXPECT_EQ(given_up.code(), Errc::kTimeout);

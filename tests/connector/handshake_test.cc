@@ -203,8 +203,8 @@ TEST(Reject, UnknownCodesAndLongReasonsAreTamed) {
   EXPECT_EQ(Reject::decode({}).code(), Errc::kBadMessage);
 }
 
-// Streams that were right before some of their bytes were changed: the assembler either makes messages within
-// its bounds or says kBadMessage / kVersionMismatch, and never holds more than arrived.
+// Valid streams of which some bytes were changed: the assembler either makes messages within its limits or returns
+// kBadMessage / kVersionMismatch. It never holds more bytes than have arrived.
 TEST(HandshakeFuzz, MutatedStreams) {
   constexpr std::uint32_t kSeed = 20240611;
   SCOPED_TRACE("seed " + std::to_string(kSeed));

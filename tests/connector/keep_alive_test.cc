@@ -1,4 +1,4 @@
-// Signs of life, with the time as a parameter.
+// Heartbeats, with the time as a parameter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::steady_clock::time_point kStart{1h};
 
-/// Until what `sender` has sent last is in the other side's socket: the connection is on loopback, but the two sockets
-/// are not one.
+/// Waits until the last data of `sender` has reached the peer's socket. Loopback does not guarantee that by itself: the
+/// two sockets have separate buffers.
 void deliver(Connector& sender, Connector& receiver) {
   ASSERT_TRUE(sender.send_message(MessageType::kUser, as_bytes("delivered"), soon()).ok());
   ASSERT_TRUE(receiver.receive_message(MessageType::kUser, soon()));
@@ -95,7 +95,7 @@ TEST(KeepAlive, HeartbeatsDisturbNoMessage) {
   EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
 }
 
-/// Takes as many bytes as it is told to, and never has anything to receive.
+/// Accepts only the number of bytes that the test sets, and never has data to receive.
 class NarrowStream final : public ByteStream {
  public:
   std::vector<std::byte> taken;

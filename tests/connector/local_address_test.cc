@@ -1,4 +1,4 @@
-// Which addresses are this host's own.
+// Finds out whether an address belongs to this host.
 #include <gtest/gtest.h>
 
 #include "connector/socket.h"

@@ -1,4 +1,4 @@
-// A stream that fails, and what its user is told of the cause.
+// A stream that fails, and the cause that its user gets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::soon;
 
-/// Fails whatever is asked of it.
+/// Fails every operation.
 class FailingStream final : public ByteStream {
  public:
   explicit FailingStream(Transfer answer) : answer_(std::move(answer)) {}

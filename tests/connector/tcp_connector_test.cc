@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 using testing::TcpPair;
 using testing::tiny;
 
-/// A bound port that nobody listens at (yet).
+/// A bound port on which no process listens (yet).
 struct ClosedPort {
   ClosedPort() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
@@ -245,7 +245,7 @@ TEST(TcpConnection, KeepsNoMoreForOthersThanItsLimit) {
   const std::vector<std::byte> payload(kLimit * 3 / 4);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(pair.client->send_message(MessageType::kUser, payload, soon()).ok());
   EXPECT_EQ(pair.client->sync_with_peer("behind them", tiny()).code(), Errc::kTimeout);
-  // Two of them fill the inbox: what comes after stays with the system.
+  // Two of them fill the inbox. Later messages stay in the system's socket buffer.
   const Status unread = pair.server->sync_with_peer("behind them", tiny());
   EXPECT_EQ(unread.code(), Errc::kTimeout);
   EXPECT_THAT(unread.message(), HasSubstr("2 messages of other types wait"));
@@ -268,7 +268,7 @@ TEST(TcpConnection, BarrierMeets) {
 TEST(TcpConnection, DifferentBarriersNameBothTags) {
   const TcpPair pair;
   EXPECT_EQ(pair.server->sync_with_peer("load", tiny()).code(), Errc::kTimeout);
-  // The server's BARRIER has left, and arrives by the time that a later message has.
+  // The server has already sent its BARRIER, so it arrives before a later message.
   ASSERT_TRUE(pair.server->send_message(MessageType::kUser, {}, soon()).ok());
   ASSERT_TRUE(pair.client->receive_message(MessageType::kUser, soon()));
   const Status met = pair.client->sync_with_peer("run", tiny());
@@ -298,7 +298,7 @@ TEST(TcpConnection, ManyThreadsAreAtBarriersAtATime) {
   const auto sync_all = [&](Connector& connector, int first) {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
-      // Each side begins with another tag; the last two threads share theirs.
+      // The two ends go through the tags in different orders; the last two threads share a tag.
       const std::string tag = "tag " + std::to_string(std::min((i + first) % kThreads, kThreads - 2));
       threads.emplace_back([&connector, &failed, tag] {
         for (int round = 0; round < kRounds; ++round) {

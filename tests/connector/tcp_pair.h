@@ -14,10 +14,10 @@ namespace rdmacomm::testing {
 
 inline Deadline soon() {
   return Deadline::after(std::chrono::seconds(20));
-}  // generous: never reached on success
+}  // generous deadline, not reached on success
 inline Deadline tiny() {
   return Deadline::after(std::chrono::milliseconds(5));
-}  // to be reached
+}  // for deadlines that must pass
 
 inline std::unique_ptr<Connector> accept_one(TcpListenSocket& listener) {
   pollfd waited{listener.fd(), POLLIN, 0};

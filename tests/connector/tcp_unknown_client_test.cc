@@ -1,4 +1,4 @@
-// Who connects and is no peer: told apart, bounded by deadlines, and told why where it would understand.
+// Clients that are not peers: they are recognised, limited by deadlines, and receive the reason if they can decode it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::RawSocket;
 using testing::soon;
 using testing::tiny;
 
-/// A listener, an unknown client connected to it, and the server's end.
+/// A listener, an unknown client connected to it, and the server's end of the connection.
 struct UnknownClient {
   UnknownClient() : listener(std::move(*TcpListenSocket::listen({"127.0.0.1", 0}))), socket(listener->port()) {
     server = testing::accept_one(*listener);
@@ -29,7 +29,7 @@ struct UnknownClient {
   std::unique_ptr<Connector> server;
 };
 
-/// The last message in what an unknown client was sent.
+/// The last message in the bytes that an unknown client has received.
 std::optional<Message> last_message(std::span<const std::byte> stream) {
   std::optional<Message> last;
   MessageAssembler assembler;
@@ -62,7 +62,7 @@ TEST(TCPUnknownClient, SendsGarbage) {
   EXPECT_EQ(status.code(), Errc::kBadMessage);
   EXPECT_THAT(status.message(), HasSubstr("GET /"));
   unknown.server.reset();
-  // It learns nothing but our hello.
+  // The client receives nothing except our HELLO.
   const auto seen = last_message(unknown.socket.read_all());
   EXPECT_TRUE(!seen || seen->type == MessageType::kHello);
 }
@@ -125,7 +125,7 @@ TEST(TCPUnknownClient, OfAnotherVersionIsToldOurs) {
 }
 
 TEST(TCPUnknownClient, AClientOfAnotherVersionLearnsItFromOurReject) {
-  // The other direction: what an old side makes of the reject of a new one.
+  // The opposite case: how an old client understands the REJECT of a new server.
   UnknownClient unknown;
   auto bytes = *frame_message(MessageType::kReject, Reject{Errc::kVersionMismatch, "too old"}.encode());
   bytes[4] = std::byte{2};

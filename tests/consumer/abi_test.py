@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A program that was linked to the shared library as tests/consumer/abi.xml.xz describes it runs with the one that was built.
+"""Compares the shared library with the description in tests/consumer/abi.xml.xz: programs linked to that must still
+run.
 
-usage: abi_test.py LIBRARY [--write]     --write: describes the library anew; look at what abidiff says of the two, and commit
+usage: abi_test.py LIBRARY [--write]     --write: writes a new description; read the output of abidiff, then commit
 
-The description has the exported functions and the types that they use, down to the offset of each member, without what the
-public headers do not show. It is made by abidw, and compared by abidiff: https://sourceware.org/libabigail/
+The description has the exported functions and their types, including the offset of each member, without details that
+the public headers hide. It is written by abidw, and compared by abidiff: https://sourceware.org/libabigail/
 """
 
 import lzma
@@ -29,7 +30,7 @@ def described(library):
 
 
 def difference(before, after):
-    """What abidiff says of two descriptions, and whether it finds that they differ."""
+    """The output of abidiff for two descriptions, and whether they differ."""
     with tempfile.TemporaryDirectory() as folder:
         files = [pathlib.Path(folder, name) for name in ("before.xml", "after.xml")]
         for file, text in zip(files, (before, after)):

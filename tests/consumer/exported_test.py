@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The shared library exports what tests/consumer/exported.txt says, and nothing else.
+"""The shared library exports exactly the names in tests/consumer/exported.txt.
 
-usage: exported_test.py LIBRARY [--write]     --write: makes the list anew, to be looked at and committed
+usage: exported_test.py LIBRARY [--write]     --write: writes a new list, to be read and committed
 """
 
 import pathlib
@@ -16,7 +16,7 @@ HEADERS = FOLDER.parent.parent / "include" / "rdmacomm"
 
 
 def exported(library):
-    """The names of all that other programs can link to, without what a compiler adds to them."""
+    """The names that other programs can link to, except names that a compiler adds."""
     listed = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     names = {re.sub(r"\[abi:\w+\]", "", line.split(maxsplit=2)[2]) for line in listed.splitlines()}
     return sorted(names)

@@ -11,13 +11,13 @@
 
 namespace rdmacomm::contract {
 
-/// Takes the events of a device, without blocking. Each is acknowledged at once.
+/// Takes a device's events without blocking, and acknowledges each at once.
 class AsyncEvents {
  public:
   explicit AsyncEvents(const DeviceCore& device) : device_(device) {
     EXPECT_EQ(fcntl(device.context()->async_fd, F_SETFL, O_NONBLOCK), 0);
   }
-  /// Waits until an event of type `wanted` comes; others are remembered. false: none came by the deadline.
+  /// Waits for an event of type `wanted`; other events are kept. Returns false if none arrives before the deadline.
   [[nodiscard]] bool comes(ibv_event_type wanted, Deadline deadline = patience()) {
     return comes_one_of({wanted}, deadline);
   }

@@ -18,7 +18,7 @@ CmWait wait_long() {
   return {.deadline = Deadline::after(std::chrono::seconds(20))};
 }
 
-/// The next event of `id`, which must be `wanted` or, where given, `or_else`.
+/// Returns the next event of `id`. It must be `wanted` or, if set, `or_else`.
 Result<CmEvent> expect_event(CmId& id, rdma_cm_event_type wanted,
                              rdma_cm_event_type or_else = RDMA_CM_EVENT_TIMEWAIT_EXIT,
                              const CmWait& wait = wait_long()) {
@@ -43,7 +43,8 @@ rdma_conn_param parameters_of(const LinkEnd& end) {
   return parameters;
 }
 
-/// Where the kernel does not move the queue pair itself (everything but iWARP): with the attributes that rdma_cm knows.
+/// For devices whose queue pairs the kernel does not move itself (all except iWARP): moves it with the attributes from
+/// rdma_cm.
 Status move_by(rdma_cm_id* id, const LinkEnd& end) {
   if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP) return {};
   for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -52,7 +53,7 @@ Status move_by(rdma_cm_id* id, const LinkEnd& end) {
     int mask = 0;
     Status status = verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask), "ask rdma_cm for attributes");
     if (!status.ok()) return status;
-    // rdma_cm has these from the peer, or guesses: rnr_retry_count of one end is for the other (rdma_connect(3)).
+    // rdma_cm gets these from the peer, or guesses: rnr_retry_count of one end applies to the other (rdma_connect(3)).
     attributes.min_rnr_timer = end.config.min_rnr_timer_code();
     attributes.rnr_retry = end.config.rnr_retry;
     attributes.retry_cnt = end.config.retry_count;
@@ -112,7 +113,7 @@ Result<std::unique_ptr<CmId>> listen_at(const std::string& ip) {
   return listener;
 }
 
-/// What the passive end tells: where it listens.
+/// Sent by the passive end: the address at which it listens.
 struct Card {
   std::array<char, INET6_ADDRSTRLEN> ip{};
   std::uint16_t port = 0;

@@ -1,4 +1,4 @@
-// cm_linker.h - queue pairs connected by rdma_cm: what iWARP needs, and RoCE and InfiniBand can do as well.
+// cm_linker.h - connects queue pairs by rdma_cm. iWARP needs it; RoCE and InfiniBand can use it as well.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
-// Writes the tables of device_traits.cc into a document, between two marks.
+// Writes the tables of device_traits.cc into a document, between two markers.
 //
-//   conformance_table FILE           brings FILE up to date
-//   conformance_table --check FILE   exit status 1 where it is not
+//   conformance_table FILE           updates FILE
+//   conformance_table --check FILE   exit status 1 if FILE is not up to date
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -47,7 +47,7 @@ std::string tables() {
   return out.str();
 }
 
-/// `text` with new tables between the marks; empty: it has no marks.
+/// Returns `text` with new tables between the markers; empty if it has no markers.
 std::string renewed(const std::string& text) {
   const std::size_t begin = text.find(kBegin);
   const std::size_t end = text.find(kEnd);

@@ -120,8 +120,8 @@ constexpr std::array kTraits = {
              {true, true, true, true, false}},
 };
 
-/// On iWARP a request is complete when TCP has taken it. If the peer ends the connection before that, the request is flushed, or
-/// fails with the queue pair, as what is cut off in the middle does (siw_qp_sq_process).
+/// On iWARP a request is complete when TCP has accepted it. If the peer ends the connection before that, the request is
+/// flushed. If it was sent in part, it fails together with the queue pair (siw_qp_sq_process).
 constexpr Codes kEndsWithConnection(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair);
 constexpr Codes kEndsWithConnectionOrNever(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair, kNeverTold);
 

@@ -1,5 +1,5 @@
-// device_traits.h - where RDMA devices truly differ: named properties, one column for each kind of device. The contract
-// tests ask for properties, never for a device's name. docs/conformance.md is generated from these tables.
+// device_traits.h - the differences between RDMA devices: named properties, with one column for each kind of device.
+// The contract tests query properties, never a device's name. docs/conformance.md is generated from these tables.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,17 +14,17 @@
 
 namespace rdmacomm::contract {
 
-/// What a device is: the columns of the tables. All iWARP is one column: what the RFCs say of it, and of siw, by which
-/// it was tried.
+/// Kinds of devices: the columns of the tables. All iWARP devices share one column, which follows the RFCs and siw, on
+/// which it was tested.
 enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kIwarp, kHardware, kSoft0Tcp };
 inline constexpr std::size_t kDeviceKinds = 5;
 [[nodiscard]] std::string_view to_text(DeviceKind kind);
-/// What `rdma link add` calls such devices; empty where it makes none.
+/// The type of such devices for `rdma link add`; empty if that command cannot create them.
 [[nodiscard]] std::string_view rdma_link_type(DeviceKind kind);
-/// The kind of an opened device, from its transport and its vendor. What is not known is taken for hardware.
+/// The kind of an opened device, from its transport and its vendor. Unknown devices count as hardware.
 [[nodiscard]] DeviceKind kind_of(bool is_soft0, ibv_transport_type transport, const ibv_device_attr& attributes);
 
-/// Yes-or-no properties. `yes` is what the InfiniBand specification leads one to expect.
+/// Yes-or-no properties. `yes` is the behaviour of the InfiniBand specification.
 enum class Trait : std::uint8_t {
   kAcknowledges,
   kReceiverNotReadyWaits,
@@ -49,7 +49,7 @@ enum class Trait : std::uint8_t {
   kServesForTheStopped,
 };
 
-/// What a request that goes wrong completes with.
+/// The completion status of a failing request.
 enum class Fault : std::uint8_t {
   kLocalKey,
   kRemoteAccess,
@@ -62,10 +62,10 @@ enum class Fault : std::uint8_t {
   kReceivedIntoLostMemory,
 };
 
-/// In a set of Codes: no completion at all, as a connection that has ended already takes no request.
+/// In a set of Codes: no completion at all, because a connection that has ended does not accept requests.
 inline constexpr Errc kNeverTold = Errc::kTimeout;
 
-/// A set of Errc; empty where a device cannot come to it. A value.
+/// A set of Errc; empty if the fault cannot happen on a device. A value.
 class Codes {
  public:
   template <typename... Errcs>
@@ -78,7 +78,7 @@ class Codes {
   std::uint64_t bits_;
 };
 
-/// One row of a table. `why` is what is behind it, with its source.
+/// One row of a table. `why` gives the reason, with its source.
 template <typename Name, typename Value>
 struct Row {
   Name id;

@@ -36,18 +36,19 @@ TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
   auto target = right().buffer(8);
   const RemoteRegion region = target.remote_region();
   target = {};
-  const auto successor = right().buffer(8);  // may well take its place
+  const auto successor = right().buffer(8);  // may get the same address
   expect_failure(left().channel->post_write(source.at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
-/// A protection domain on an end's device, which the end outlives.
+/// A protection domain on the device of `end`, which must outlive it.
 ProtectionDomain domain_on(const ChannelEnd& end) {
   auto domain = ProtectionDomain::create(std::shared_ptr<DeviceCore>(std::shared_ptr<void>(), end.device.get()));
   EXPECT_TRUE(domain.has_value()) << domain.status().message();
   return *domain;
 }
 
-/// What keeps the clients of a server apart: address, key and access are right, and the queue pair's domain is another one.
+/// This separates the clients of a server: address, key and access are correct, but the queue pair belongs to another
+/// domain.
 TEST_F(ErrorsTest, KeyOfAnotherProtectionDomain) {
   const auto domain = domain_on(right());
   const auto target = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
@@ -74,7 +75,7 @@ TEST_F(ErrorsTest, LocalMemoryOfAnotherProtectionDomain) {
 }
 
 TEST_F(ErrorsTest, OutOfBounds) {
-  // One byte beyond the end, one before the start, right behind, far away.
+  // One byte after the end, one before the start, directly behind the buffer, far away.
   for (const std::uint64_t shift : {std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{4096}, std::uint64_t{1} << 40}) {
     start();
     const auto source = left().buffer(4096);
@@ -244,7 +245,7 @@ TEST_F(ErrorsTest, ReceiverReadyLaterIsNoError) {
   }
 }
 
-// The failing request is one that fails here, so that all devices notice at once.
+// The request fails locally, so that all devices notice it at once.
 TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
@@ -282,7 +283,8 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   EXPECT_EQ(sends[3].error, Errc::kFlushed);
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   if (!has(Trait::kFlushesSendsPostedInError)) return;
-  // The device went to ERR by itself; the channel takes requests until it is told, and they are flushed as well.
+  // The device has moved to ERR by itself. The channel accepts requests until it is informed, and they are flushed as
+  // well.
   ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = 9}));
   const Completion late = left().next();
   EXPECT_EQ(late.id, 9U);
@@ -358,7 +360,7 @@ TEST(WrongState, PostingBeforeConnecting) {
   EXPECT_EQ(left.channel->adapter().connect(pair->ends.right.channel->adapter().address()).code(), Errc::kWrongState);
 }
 
-// The other end has not connected yet: the request waits for it as long as retries last.
+// The peer has not connected yet: the request waits for it until its retries are used up.
 TEST(WrongState, APeerThatIsNotConnectedYet) {
   PairOptions options;
   options.left.ack_timeout = 1ms;
@@ -410,7 +412,7 @@ TEST_F(ErrorsTest, TheSmallerMtuIsAgreedOn) {
   EXPECT_TRUE(right().next().ok());
 }
 
-// Ends that do not agree on the MTU (each connected by hand) fail under load.
+// Ends that use different MTUs (each connected by hand) fail under load.
 TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   PairOptions options;
   options.left.ack_timeout = 1ms;
@@ -426,7 +428,7 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   }
   QpAddress right_address = right.channel->adapter().address();
   const QpAddress left_address = left.channel->adapter().address();
-  right_address.mtu_bytes = 4096;  // the lie
+  right_address.mtu_bytes = 4096;  // differs from the real one
   ASSERT_TRUE(left.channel->adapter().connect(right_address).ok());
   ASSERT_TRUE(right.channel->adapter().connect(left_address).ok());
   const auto source = left.buffer(4096);

@@ -1,4 +1,4 @@
-// Completion channels by their bare verbs (arming, solicited events), and asynchronous events.
+// Completion channels by bare verbs (arming, solicited events), and asynchronous events.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -15,7 +15,7 @@ class EventsTest : public ContractTest {
     pollfd one{end.cq->fd(), POLLIN, 0};
     return ::poll(&one, 1, timeout_ms) == 1;
   }
-  /// Whether an event comes; it is taken.
+  /// Whether an event arrives; takes it.
   static bool woken(const ChannelEnd& end) {
     if (!readable(end, patience().poll_timeout_ms())) return false;
     end.cq->consume_events();
@@ -24,7 +24,7 @@ class EventsTest : public ContractTest {
   static int arm(const ChannelEnd& end, bool solicited_only) {
     return ibv_req_notify_cq(end.cq->get(), solicited_only ? 1 : 0);
   }
-  /// One message from left to right, completed on both sides.
+  /// Sends one message from left to right, and takes the completions at both ends.
   void send(PostFlags flags = PostFlags::kNone) {
     ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
     ASSERT_TRUE(left().channel->post_send({}, {.id = 2, .flags = flags}));
@@ -128,7 +128,7 @@ TEST_F(EventsTest, AnOrderlyExchangeRaisesNone) {
   EXPECT_FALSE(there.comes_one_of(errors, Deadline::after({})));
 }
 
-// A message reaches a queue pair in RTR: whoever waits for the connection to be complete can go on.
+// If a message reaches a queue pair in RTR, a thread that waits for the connection to be complete can continue.
 TEST(CommunicationEstablished, IsAnEventAtTheQueuePairInRtr) {
   auto pair = LinkedPair::make();
   ASSERT_TRUE(pair.has_value()) << pair.error().message();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""contract_tests --hardware: skipped only where nobody asked for a device; a device that is not there is a failure."""
+"""contract_tests --hardware: skipped only if no device was requested; a missing device is a failure."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ CONTRACT_TESTS = os.environ["RDMACOMM_CONTRACT_TESTS"]
 
 
 def run(**devices):
-    """With those variables and no others that name a device."""
+    """Runs it with those variables and no others that name a device."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RDMACOMM_TEST_")}
     return subprocess.run([CONTRACT_TESTS, "--hardware", "--gtest_filter=none"], env={**environment, **devices},
                           capture_output=True, text=True, timeout=30, check=False)

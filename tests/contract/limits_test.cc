@@ -1,4 +1,4 @@
-// Requests beyond what the device, or the queue pair, was made for.
+// Requests above the limits of the device or of the queue pair.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class LimitsTest : public ContractTest {
  protected:
-  /// Makes a queue pair as `config` says; the error.
+  /// Creates a queue pair with `config`. Returns the error.
   Status make(const AdapterConfig& config) {
     const GidEntry gid = left().device->choose_gid().value();
     const auto queue = NativeQueue::create(*left().device, {.depth = 16}).value();
@@ -68,7 +68,7 @@ TEST_F(LimitsTest, InlineDataBeyondTheDevice) {
   const std::string said = status.message();
   const std::string before = "it takes at most ";
   ASSERT_THAT(said, HasSubstr(before));
-  // The limit that it says is one: that much is taken, one byte more is not.
+  // The limit in the error text is exact: a request of that size succeeds, one byte more fails.
   const int limit = std::stoi(said.substr(said.find(before) + before.size()));
   EXPECT_TRUE(make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = limit}).ok());
   EXPECT_EQ(make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = limit + 1}).code(), Errc::kBeyondDeviceLimit);
@@ -94,7 +94,7 @@ TEST_F(LimitsTest, InlineDataOfAReadOrAnAtomic) {
 TEST_F(LimitsTest, AMessageBeyondTheDevice) {
   const std::uint32_t limit = left().channel->max_message_bytes();
   if (limit > UINT32_MAX - 8) GTEST_SKIP() << "capability: max_msg_sz is beyond what one slice can say";
-  const BufferSlice slice{left().buffer(8).at(0).address, limit + 1, 0};  // never looked at
+  const BufferSlice slice{left().buffer(8).at(0).address, limit + 1, 0};  // never read
   EXPECT_EQ(left().channel->post_send(slice, {.id = 1}), Errc::kInvalidArgument);
 }
 

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Takes the network interface under an RDMA device down and up again, and a software device away and back. As root, on
-# machines that are there for it: the contract suite calls it where RDMACOMM_TEST_MAY_BREAK_LINK names the interface.
+# Takes the network interface below an RDMA device down and up again, and removes and restores a software device. Needs
+# root and a dedicated machine: the contract suite calls it if RDMACOMM_TEST_MAY_BREAK_LINK names the interface.
 #
-#   link_hook.sh down INTERFACE                     takes it down; remembers its routes, which the kernel then drops
-#   link_hook.sh up INTERFACE                       takes it up, with the routes that it had
-#   link_hook.sh remove DEVICE                      deletes an rxe or siw device; returns when nobody has it open any more
-#   link_hook.sh restore DEVICE TYPE INTERFACE      makes it again
+#   link_hook.sh down INTERFACE                     takes it down; saves its routes, which the kernel then drops
+#   link_hook.sh up INTERFACE                       takes it up, with its previous routes
+#   link_hook.sh remove DEVICE                      deletes an rxe or siw device; returns when no process has it open
+#                                                   any more
+#   link_hook.sh restore DEVICE TYPE INTERFACE      creates it again
 set -eu
 
 action=$1
@@ -14,7 +15,7 @@ routes=${TMPDIR:-/tmp}/rdmacomm_routes_$1
 
 case $action in
 down)
-  # Those that the kernel makes of addresses come back by themselves.
+  # The routes that the kernel derives from addresses return by themselves.
   for family in 4 6; do
     ip "-$family" route show table all dev "$1" | grep -v 'table local\|proto kernel' | sed "s/^/$family /"
   done >"$routes"

@@ -1,5 +1,5 @@
-// The network interface goes down, and the device is removed, while queue pairs are connected. Only where
-// RDMACOMM_TEST_MAY_BREAK_LINK names the interface under the device: it takes root, and a machine that is there for it.
+// The network interface is taken down, and the device is removed, while queue pairs are connected. These tests only run
+// if RDMACOMM_TEST_MAY_BREAK_LINK names the interface below the device. They need root and a dedicated machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ int run_hook(const std::string& arguments) {
   return std::system((RDMACOMM_LINK_HOOK " " + arguments).c_str());
 }
 
-/// A pair whose requests give up soon. What a test breaks, it mends.
+/// A pair whose requests give up soon. Each test restores the link or the device that it breaks.
 class LinkTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class LinkTest : public ::testing::Test {
     source_ = left().buffer(64);
     target_ = right().buffer(64);
   }
-  /// Gives everything back, so that the device can go.
+  /// Releases everything, so that the device can be removed.
   void disconnect() {
     source_ = {};
     target_ = {};
@@ -96,7 +96,7 @@ TEST_F(LinkDownTest, RequestsFailAndADrainEnds) {
   expect_drain_ends();
 }
 
-// Whichever request it is that fails first, and however: not all devices fail a WRITE that waits for an answer.
+// Any request may fail first, and with any error: not all devices fail a WRITE that waits for an answer.
 TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
   ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox.at(0), {.id = 7}));
   std::thread taking([this] { take_down(); });
@@ -104,7 +104,7 @@ TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
   for (const Deadline deadline = patience(); first.ok() && !deadline.passed();) {
     (void)left().channel->post_write(source_.at(0), target_.remote_region(), {.id = 1});
     first = left().next(Deadline::after(100ms));
-    if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // it was not taken any more
+    if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // the device did not accept it any more
   }
   const std::string said = first.explain().message();
   taking.join();
@@ -126,7 +126,7 @@ TEST_F(LinkDownTest, TheDeviceSaysSoAndWorksAgainLater) {
   EXPECT_TRUE(written.ok()) << written.status().message();
 }
 
-/// The kernel's software devices can be removed as a driver or a card can.
+/// The kernel's software devices can be removed like a driver or a card.
 class RemovalTest : public LinkTest {
  protected:
   void SetUp() override {
@@ -143,7 +143,8 @@ class RemovalTest : public LinkTest {
     if (name_.empty()) return;
     EXPECT_EQ(run_hook("restore " + name_ + " " + std::string(rdma_link_type(kind_)) + " " + interface_name()), 0);
   }
-  /// Begins to remove the device, and waits until nobody can open it any more; the removal ends when it is closed.
+  /// Begins to remove the device, and waits until it can no longer be opened. The removal ends when the device is
+  /// closed.
   void remove() {
     remover_ = std::thread([this] { EXPECT_EQ(run_hook("remove " + name_), 0); });
     const Deadline deadline = patience();

@@ -1,9 +1,9 @@
-// The contract suite's own main: it says which devices it runs on.
+// The contract suite's main function: selects the devices of the run.
 //
-//   contract_tests              on the devices that the environment names (test_device.h), soft0 where it names none
-//   contract_tests --soft0      on soft0, whatever the environment says
-//   contract_tests --hardware   on the devices that the environment names; exit status 77 where it names none, 1 where
-//                               they are not there
+//   contract_tests              uses the devices that the environment names (test_device.h); default soft0
+//   contract_tests --soft0      uses soft0 and ignores the environment
+//   contract_tests --hardware   uses the devices that the environment names; exit status 77 if it names none, 1 if they
+//                               do not exist
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ using rdmacomm::contract::TestDevice;
 
 constexpr int kSkipped = 77;  // SKIP_RETURN_CODE in CMakeLists.txt
 
-/// Whether the devices that somebody asked for are there; says on standard error which is not.
+/// Whether the requested devices exist; names a missing one on standard error.
 bool are_there() {
   for (const TestDevice& device : {TestDevice::own(), TestDevice::peers()}) {
     if (const std::string reason = device.why_not(); !reason.empty()) {

@@ -1,5 +1,6 @@
-// A connector's messages of every length: as they were sent, both ways, by TCP and by rdma_cm. There they go in segments,
-// and only so many at a time as the peer has receives for: the long ones go round that window many times.
+// A connector's messages of every length arrive unchanged, in both directions, by TCP and by rdma_cm. rdma_cm sends
+// them in segments, and never more at a time than the peer has posted receives for. Long messages use this window many
+// times.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -50,14 +51,14 @@ constexpr std::size_t filling_segments(std::size_t count) {
   return count * CmStream::kSegmentBytes - kMessageHeaderBytes;
 }
 
-/// No two neighbours in it, and no two segments, are alike.
+/// No two neighbouring bytes, and no two segments, are equal.
 std::vector<std::byte> payload_of(std::size_t bytes) {
   std::vector<std::byte> payload(bytes);
   for (std::size_t i = 0; i < bytes; ++i) payload[i] = static_cast<std::byte>(i * 31 + i / 251);
   return payload;
 }
 
-/// A server at the peer's address, where the devices have any, and a client.
+/// A server at the address of the peer device (if it has one), and a client.
 class MessagesTest : public ::testing::TestWithParam<ConnectorKind> {
  protected:
   void SetUp() override {
@@ -96,7 +97,7 @@ class MessagesTest : public ::testing::TestWithParam<ConnectorKind> {
   std::unique_ptr<Connector> server_;
 };
 
-// The client first: on iWARP, who has accepted may not be the first to speak.
+// The client sends first: on iWARP, the end that accepted the connection must not send first.
 TEST_P(MessagesTest, OfEveryLengthArriveAsSent) {
   const std::size_t two = filling_segments(2);
   for (const std::size_t bytes :

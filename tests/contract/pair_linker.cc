@@ -25,7 +25,7 @@ Status receive_bytes(int line, std::span<std::byte> bytes) {
   return make_error(Errc::kPeerLost, "the other end of the line is gone");
 }
 
-/// By modify_qp: both ends tell each other their addresses.
+/// Links by modify_qp: the two ends send each other their addresses.
 class ModifyLinker final : public PairLinker {
  public:
   Result<std::unique_ptr<Link>> link(const LinkEnd& end, Role /*role*/, int line) override {
@@ -37,7 +37,7 @@ class ModifyLinker final : public PairLinker {
   }
 };
 
-/// The moves of a bare queue pair, as AdapterCore does them for its own.
+/// The state changes of a bare queue pair, as AdapterCore does them for its own.
 Status move_bare(DeviceCore& device, ibv_qp* qp, const AdapterConfig& config, const QpPath& path) {
   for (const QpTransition& transition : {QpTransition::to_rtr(config, path), QpTransition::to_rts(config, path)}) {
     ibv_qp_attr attributes = transition.attributes;
@@ -64,12 +64,12 @@ Result<PairLinker::Both> PairLinker::link_both(const LinkEnd& active, const Link
   std::optional<Result<std::unique_ptr<Link>>> there;
   std::thread linking([&] {
     there.emplace(link(passive, Role::kPassive, other.get()));
-    other.reset();  // so that this thread does not wait for what will not come
+    other.reset();  // so that the main thread does not wait forever
   });
   auto here = link(active, Role::kActive, own.get());
   if (!here) ::shutdown(own.get(), SHUT_RDWR);
   linking.join();
-  // That the line broke is the consequence, not the cause.
+  // The broken socket pair is the consequence, not the cause.
   if (!*there && (here.has_value() || here.code() == Errc::kPeerLost)) return there->error();
   if (!here) return here.error();
   return Both{std::move(*here), std::move(**there)};

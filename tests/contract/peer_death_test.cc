@@ -1,4 +1,4 @@
-// Two processes, and what is left when one of them is killed or stopped: by the TCP connection and on the queue pair.
+// Two processes, one of which is killed or stopped: the effect on the TCP connection and on the queue pair.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -16,13 +16,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the child tells of its memory, over the line.
+/// Sent by the child over the socket pair to describe its memory.
 struct RegionCard {
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;
 };
 
-/// One process' side: a channel, linked to the other process, and a TCP connection. Members in creation order.
+/// One process: a channel, linked to the other process, and a TCP connection. Members in creation order.
 struct DyingSide {
   ChannelEnd end;
   std::unique_ptr<Link> link;
@@ -41,7 +41,7 @@ void send_card(int line, const RDMABuffer& buffer) {
   ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
 }
 
-/// What the other side does: it connects, offers a buffer, and goes on until it is killed.
+/// Code of the child process: connects, offers a buffer, and continues until it is killed.
 using Body = void (*)(int line, std::uint16_t port);
 
 void idle(int line, std::uint16_t port) {
@@ -56,7 +56,7 @@ void idle(int line, std::uint16_t port) {
 constexpr std::size_t kLongBytes = 1 << 20;
 constexpr auto kWritten = std::byte{0xab};
 
-/// Writes to the buffer that it is told of all the time.
+/// Writes continuously to the buffer that the parent has described.
 void keep_writing(int line, std::uint16_t port) {
   DyingSide side(TestDevice::peers(), Role::kPassive, line, {});
   auto tcp = TcpConnection::connect({"127.0.0.1", port});
@@ -92,7 +92,7 @@ class PeerDeathTest : public ::testing::Test {
     source_ = side_->end.buffer(4096);
   }
   [[nodiscard]] const ChannelEnd& end() const { return side_->end; }
-  /// One WRITE; what it completes with.
+  /// Posts one WRITE and returns its completion.
   Completion write() {
     EXPECT_TRUE(end().channel->post_write(source_.at(0), remote_, {.id = 1}));
     return end().next();
@@ -103,7 +103,7 @@ class PeerDeathTest : public ::testing::Test {
       EXPECT_TRUE(end().channel->post_write(source_.at(0), remote_, {.id = 1}));
       return expect_last_words(end(), Fault::kPeerGone, 1);
     }
-    // The peer's kernel or device may still answer for a moment.
+    // The peer's kernel or device may still answer for a short time.
     Completion last = write();
     for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
     EXPECT_TRUE(codes_of(kind(), Fault::kPeerGone).contains(last.error)) << last.status().message();
@@ -135,7 +135,7 @@ TEST_F(PeerDeathTest, RequestsToAKilledPeerFail) {
   expect_peer_gone();
 }
 
-// Devices that never give up by themselves need a library that does.
+// Some devices never give up by themselves. With them, the library must end the requests.
 TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
   start({.ack_timeout = 67ms, .retry_count = 7});
   ASSERT_TRUE(end().channel->post_recv(source_.at(0), {.id = 5}));
@@ -167,7 +167,7 @@ TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
   EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
 }
 
-/// Whatever it was doing: a device does not wait for its peers.
+/// The state of a stopped peer does not matter: a device does not wait for its peers.
 TEST_F(PeerDeathTest, AStoppedPeerKeepsNobodyFromEnding) {
   for (int round = 0; round < 3; ++round) {
     start({.ack_timeout = 4ms, .retry_count = 3}, keep_writing);

@@ -1,4 +1,4 @@
-// raw_end.h - a bare queue pair of the device under test, for what channels do not do (yet).
+// raw_end.h - a bare queue pair of the device under test, for features that channels do not have (yet).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace rdmacomm::contract {
   return {slice.address, slice.length, slice.lkey};
 }
 
-/// How a bare queue pair is made.
+/// Options of a bare queue pair.
 struct RawOptions {
   ibv_srq* srq = nullptr;
   AdapterConfig config{};
@@ -61,7 +61,7 @@ class RawEnd {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(qp_.get(), &wr, &bad);
   }
-  /// The next completion; fails the test where none comes.
+  /// Returns the next completion. Fails the test if none arrives.
   ibv_wc next() {
     ibv_wc wc{};
     const Deadline deadline = patience();

@@ -19,7 +19,7 @@ struct Message {
   std::uint64_t number = 0;
 };
 
-/// Channels of one pool and one completion queue on the device under test, and a sender to each.
+/// Channels with one pool and one completion queue on the device under test, and one sender for each.
 class ReceivePoolTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +56,7 @@ class ReceivePoolTest : public ::testing::Test {
     const Completion sent = senders_[sender].next();
     ASSERT_TRUE(sent.ok()) << sent.status().message();
   }
-  /// What arrives next, on whichever channel.
+  /// The next completion, on any of the channels.
   Completion next() {
     const Deadline deadline = patience();
     Completion completion;

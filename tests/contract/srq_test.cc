@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kSrqDepth = 16;
 
-/// One SRQ on the device under test, two queue pairs that receive from it, and a sender to each.
+/// One SRQ on the device under test, two queue pairs that receive from it, and one sender for each.
 class SrqTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -26,7 +26,7 @@ class SrqTest : public ::testing::Test {
     const verbs::Api& api = receiver_->api();
     srq_ = verbs::SrqHandle(api, api.create_srq(receiver_->pd(), &init));
     ASSERT_TRUE(static_cast<bool>(srq_)) << strerror(errno);
-    depth_ = queries() ? query().max_wr : init.attr.max_wr;  // devices round up, and not all say so when they make it
+    depth_ = queries() ? query().max_wr : init.attr.max_wr;  // devices round up, and not all report it at creation
     inbox_ = RDMABuffer::allocate(receiver_, {.block_bytes = 64, .block_count = kSrqDepth}).value();
     source_ = RDMABuffer::allocate(sender_, {.block_bytes = 64}).value();
     for (int i = 0; i < 2; ++i) link_one();
@@ -104,7 +104,7 @@ TEST_F(SrqTest, TheLimitEventFiresOnce) {
   }
   AsyncEvents events(*receiver_);
   send(0);
-  send(0);  // two are left: fewer than the limit
+  send(0);  // two receives remain, fewer than the limit
   EXPECT_TRUE(events.comes(IBV_EVENT_SRQ_LIMIT_REACHED));
   if (queries()) {
     EXPECT_EQ(query().srq_limit, 0U) << "disarmed by the event";

@@ -1,4 +1,5 @@
-// Streams on every device: of bytes and of messages, between two sessions. A SEND that found no receive would fail at once.
+// Streams of bytes and of messages on every device, between two sessions. A SEND without a posted receive would fail at
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr StreamOptions kOptions{.block_bytes = 4096, .write_blocks = 4, .read_blocks = 4, .borrowed_blocks = 2};
-constexpr std::size_t kLargest = 32768;  // of the pools
+constexpr std::size_t kLargest = 32768;  // largest block of the pools
 constexpr const char* kBytes = "bytes";
 constexpr const char* kMessages = "messages";
 
@@ -56,7 +57,7 @@ class StreamsTest : public ::testing::Test {
     return RDMAStream::open(endpoint, endpoint.channel(kBytes), kOptions, patience());
   }
   static Result<MessageStream> messages(const EndPoint& endpoint) {
-    // Where READs go, iWARP's devices want to be written to by peers.
+    // iWARP needs remote write access to the destination of a READ.
     const RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite;
     auto pool = BufferPool::create(endpoint.device(),
                                    {.total_bytes = 8 * kLargest, .largest_block = kLargest, .remote_access = access});

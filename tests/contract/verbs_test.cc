@@ -16,7 +16,7 @@ namespace {
 constexpr std::byte kGuard{0xa5};
 constexpr std::size_t kGuardBytes = 64;
 
-// A pattern without a short period, another one for each seed.
+// A pattern without a short period. Each seed gives another pattern.
 std::byte pattern(std::size_t index, unsigned seed) {
   const std::uint64_t mixed = (index + 1) * 0x9e3779b97f4a7c15U + seed * 0xbf58476d1ce4e5b9U;
   return static_cast<std::byte>(mixed >> 56);
@@ -39,7 +39,7 @@ void fill(std::span<std::byte> bytes, unsigned seed) {
   return ::testing::AssertionFailure() << "byte " << found - bytes.begin() << " changed";
 }
 
-// Sizes around what devices treat differently: nothing, words, inline and eager limits, multiples of MTUs, beyond 64 KiB.
+// Sizes around the thresholds of devices: nothing, words, inline and eager limits, multiples of MTUs, above 64 KiB.
 constexpr std::array<std::uint32_t, 23> kSizes = {
     0, 1, 7, 8, 9, 47, 48, 49, 64, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097, 8191, 8192, 8193, 65537, 1 << 20};
 
@@ -59,7 +59,7 @@ class VerbsBySizeTest : public ContractTest {
     }
   }
   std::uint32_t size() const { return size_; }
-  // The payload's place in the middle of a buffer, guarded at both ends.
+  // The payload is in the middle of a buffer, with guard bytes before and after it.
   std::span<std::byte> payload(const RDMABuffer& buffer) const { return buffer.bytes().subspan(kGuardBytes, size()); }
   BufferSlice slice(const RDMABuffer& buffer) const { return buffer.slice(kGuardBytes, size()).value(); }
   RemoteRegion region(const RDMABuffer& buffer) const {
@@ -157,7 +157,7 @@ TEST_F(VerbsBySizeTest, Read) {
   });
 }
 
-// The same payload in slices of unequal length, on both sides, with an empty one among them where the device takes it.
+// The same payload in slices of unequal length at both ends. If the device accepts empty slices, one of them is empty.
 TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
   each_size([this] {
     const std::uint32_t first = size() / 3;
@@ -186,7 +186,7 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
     fence();
     EXPECT_TRUE(has_pattern(payload(target_), 8));
 
-    // Some devices scatter the answer to a READ less than they gather.
+    // Some devices can scatter the answer to a READ over fewer slices than they can gather.
     const int most = attributes().max_sge_rd;
     const std::span<const BufferSlice> whole(&to_read, 1);
     fill(payload(target_), 9);
@@ -251,7 +251,8 @@ TEST_F(AtomicsTest, CompareSwapReplacesOnlyWhatItExpects) {
   EXPECT_EQ(word(target), 9U);
 }
 
-// Both ends add to one counter at the same time, one of them in its own memory through its own channel.
+// Both ends add to one counter at the same time. For one of them the counter is in local memory, accessed through its
+// channel.
 TEST_F(AtomicsTest, AtomicsOfBothEndsLoseNothing) {
   const int adds = static_cast<int>(rounds(2000));
   const auto counter = right().buffer(8);
@@ -293,7 +294,7 @@ TEST_F(VerbsTest, InlinePayloadMayBeOverwrittenAtOnce) {
   }
 }
 
-// The receive comes later: by then the caller has overwritten what it sent inline.
+// The receive is posted later, after the sender has overwritten the buffer that it sent inline.
 TEST_F(VerbsTest, InlinePayloadSurvivesAReceiverThatIsNotReady) {
   if (!has(Trait::kReceiverNotReadyWaits)) GTEST_SKIP() << "property: a receiver that is not ready ends the connection";
   const auto source = left().buffer(32);
@@ -367,7 +368,7 @@ TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   const std::uint64_t writes = rounds(10'000);
   std::uint64_t written = 0;
-  set_word(source, writes);  // and not changed: the WRITEs are in flight until the READ behind them is complete
+  set_word(source, writes);  // not changed: the WRITEs are in flight until the later READ is complete
   while (written < writes) {
     ASSERT_FALSE(deadline.passed()) << "stopped after " << written;
     const Outcome result = left().channel->post_write(source.at(0), target.remote_region(),
@@ -428,7 +429,7 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   EXPECT_TRUE(has_pattern(inbox.bytes().first(32), 1)) << "the READ saw the WRITE, the SEND saw the READ";
 }
 
-// A READ takes a way there and back; what follows it only one.
+// A READ needs a round trip, the requests after it only one way.
 TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
   constexpr std::size_t kBytes = 64 << 10;
   const auto source = right().buffer(kBytes);
@@ -478,15 +479,15 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
   }
 }
 
-/// One side of an exchange of numbered messages in both directions. A message is sent only when the peer has a receive
-/// for it: both sides have twice as many receives posted as messages may be under way, and what has arrived from the
-/// peer says how many of them it has posted again.
+/// One end of an exchange of numbered messages in both directions. A message is only sent if the peer has a receive for
+/// it. The number of posted receives is twice the number of messages that may be outstanding. Each message that arrives
+/// from the peer shows that the peer has posted receives again.
 class Exchange {
  public:
   explicit Exchange(const ChannelEnd& end) : end_(end) {
     for (unsigned i = 0; i < kReceives; ++i) EXPECT_TRUE(end_.channel->post_recv(in(i), {.id = i}));
   }
-  /// Sends and receives `messages`; false on the first that is wrong.
+  /// Sends and receives `messages`. Returns false at the first wrong one.
   [[nodiscard]] bool run(unsigned messages) {
     unsigned posted = 0;
     unsigned sent = 0;

@@ -1,4 +1,4 @@
-// Waiting for completions, asleep and awake.
+// Waiting for completions, by sleeping and by polling.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ class WaitingTest : public ContractTest, public ::testing::WithParamInterface<Po
   static std::unique_ptr<CompletionWaiter> waiter_of(const ChannelEnd& end) {
     return CompletionWaiter::create(GetParam(), *end.cq).value();
   }
-  // An empty completion with kTimeout when nothing comes.
+  // Returns an empty completion with kTimeout if none arrives.
   static Completion wait_for_one(const ChannelEnd& end, CompletionWaiter& waiter, Deadline deadline) {
     Completion completion;
     const auto poll = [&] { return end.channel->poll({&completion, 1}).size() == 1; };
@@ -31,7 +31,7 @@ class WaitingTest : public ContractTest, public ::testing::WithParamInterface<Po
   }
 };
 
-// A lost wake-up would make it stop until the deadline.
+// After a lost wake-up it would wait until the deadline.
 TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
   const int messages = static_cast<int>(rounds(1000));
   const Deadline deadline = Deadline::after(60s);

@@ -1,5 +1,5 @@
-// Tables of real machines, and the choice made in each. Where a layout was seen in public, `seen` says where; addresses
-// are shortened. "kernel": drivers/infiniband/core/{cache,roce_gid_mgmt}.c lay the table out so. "rxe", "siw": seen on
+// Tables of real machines, and the choice for each. If a layout was seen in public, `seen` names the source; addresses
+// are shortened. "kernel": drivers/infiniband/core/{cache,roce_gid_mgmt}.c create this layout. "rxe", "siw": seen on
 // Linux 6.1.
 #include "device/addressing.h"
 
@@ -56,7 +56,7 @@ DeviceFacts down(DeviceFacts facts, std::size_t port = 0) {
   facts.ports[port].state = IBV_PORT_DOWN;
   return facts;
 }
-/// soft0 of a host with these addresses, as it lists them.
+/// soft0's list on a host with these addresses.
 DeviceFacts soft0(std::initializer_list<std::pair<const char*, unsigned>> addresses) {
   auto gids = pairs(0, {{"fe80::1", 0}});
   for (const GidEntry& entry : pairs(2, addresses)) gids.push_back(entry);
@@ -90,15 +90,15 @@ struct Layout {
   const char* name;
   const char* seen;
   AddressingInput input;
-  const char* device;  ///< the choice; nullptr: there is none, `says` is in the error
+  const char* device;  ///< the chosen device; nullptr: none, and the error contains `says`
   int port = 1;
-  int index = -1;  ///< of the best GID; -1: there is none
+  int index = -1;  ///< of the best GID; -1: none
   const char* says = "";
 };
 
 const Bytes kMac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
-constexpr const char* kMacGid = "5254:12:3456::";                   // as siw makes it of kMac
-constexpr const char* kLinkLocalOfMac = "fe80::5054:ff:fe12:3456";  // as the kernel makes it of kMac
+constexpr const char* kMacGid = "5254:12:3456::";                   // siw derives it from kMac
+constexpr const char* kLinkLocalOfMac = "fe80::5054:ff:fe12:3456";  // the kernel derives it from kMac
 
 std::vector<Layout> ethernet_layouts() {
   const auto mlx5_0 = roce("mlx5_0", pairs(0, {{"fe80::a288:c2ff:fe5b:3ec", 2}, {"::ffff:11.0.0.72", 2}}));
@@ -345,7 +345,7 @@ std::vector<Layout> container_layouts() {
        .seen = "a container on a bridge, with the host's device passed in",
        .input = {.devices = {roce("mlx5_0", pairs(0, {{"fe80::1", 2}, {"::ffff:10.0.0.1", 2}})),
                              soft0({{"::ffff:172.17.0.2", 2}})},
-                 // Its eth0 has, in its own name space, the number that the NIC has outside.
+                 // In its own name space, its eth0 has the same index as the NIC outside.
                  .interfaces = {lo(), interface(2, "eth0", {"::ffff:172.17.0.2"}, {2, 0x42, 0xac, 0x11, 0, 2})},
                  .route = route("::ffff:172.17.0.2", "10.0.0.2")},
        .device = "soft0",

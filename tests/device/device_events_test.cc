@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Remembers what it is shown, and how much of it was acknowledged by then.
+/// Records the events that it gets, and how many were acknowledged at that time.
 class Remembering final {
  public:
   explicit Remembering(const FakeVerbs& fake) : fake_(fake) {}
@@ -147,7 +147,8 @@ TEST_F(DeviceEventsTest, AQueuePairThatFailedIsNamedWithTheCause) {
   EXPECT_TRUE(events().health().ok());
 }
 
-/// siw reports QP_FATAL where the peer's device has gone: that is the connection's news, not this device's failure.
+/// siw reports QP_FATAL if the peer's device was removed. That concerns the connection; it is not a failure of the
+/// local device.
 TEST_F(DeviceEventsTest, OnIwarpTheConnectionTellsOfAQueuePairsEnd) {
   open();
   ibv_qp qp = queue_pair();

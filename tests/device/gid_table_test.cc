@@ -33,7 +33,7 @@ class GidTableTest : public ::testing::Test {
   GidTableTest() { device().clear_gids(); }
   FakeDevice& device() { return *fake_.devices[0]; }
 
-  // The index that is chosen, or -1.
+  // The index of the chosen GID, or -1.
   int chosen(const DeviceOptions& options = {}, const std::optional<Gid>& local_address = {}) {
     auto opened = DeviceCore::open_from(FakeVerbs::api(), options);
     if (!opened) return -1;

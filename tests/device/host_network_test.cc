@@ -33,7 +33,7 @@ TEST(HostNetwork, EveryAddressOfThisHostIsItsOwnSource) {
   for (const NetworkInterface& interface : HostNetwork::system().interfaces()) {
     for (const Gid& address : interface.addresses) {
       const auto source = HostNetwork::system().source_towards(address, interface.index);
-      if (!source) continue;  // an address that is still tentative
+      if (!source) continue;  // the address is still tentative
       EXPECT_EQ(*source, address) << interface.name;
     }
   }

@@ -148,7 +148,7 @@ TEST_F(CompletionQueueTest, EventsAreAcknowledgedInBatchesAndAtTheEnd) {
   fake_.raise_event(queue->get());
   queue->consume_events();
   queue.reset();
-  EXPECT_EQ(fake_.acknowledged_events, 71U);  // else destroy_cq would wait for ever
+  EXPECT_EQ(fake_.acknowledged_events, 71U);  // else destroy_cq would wait forever
 }
 
 TEST_F(CompletionQueueTest, WithoutAChannelThereIsNothingToConsume) {

@@ -61,7 +61,7 @@ TEST_F(RDMADeviceTest, ReadsWhatOnlySomeDevicesHave) {
 }
 
 TEST_F(RDMADeviceTest, WhatADeviceDoesNotHaveIsNotThere) {
-  device().attributes.max_sge_rd = 0;  // not said
+  device().attributes.max_sge_rd = 0;  // not reported
   device().attributes.atomic_cap = IBV_ATOMIC_NONE;
   device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
   const DeviceLimits limits = (*open().value()).limits();
@@ -217,7 +217,7 @@ TEST_F(RDMADeviceTest, ReadDepthsFitTheEightBitsTheyTravelIn) {
   EXPECT_EQ((*opened)->limits().max_read_depth, 255);
 }
 
-// Without hardware open() takes soft0 and says so once. Where there is hardware, it is taken instead.
+// Without hardware, open() uses soft0 and logs that once. If hardware exists, it uses the hardware.
 TEST(RDMADeviceOpen, FindsADeviceByItself) {
   ::testing::internal::CaptureStderr();
   const auto opened = DeviceCore::open();
@@ -248,7 +248,7 @@ TEST(RDMADeviceOpen, UnknownNameListsTheSoftwareDeviceToo) {
   EXPECT_THAT(opened.error().context, HasSubstr("soft0"));
 }
 
-/// The registrations and queue pairs of soft0 are in shared memory, which counts as a file.
+/// soft0 keeps registrations and queue pairs in shared memory, which counts as a file.
 TEST(RDMADeviceOpen, NamesTheLimitThatKeepsTheSoftwareDeviceFromOpening) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -1,4 +1,4 @@
-// What soft0 tells of its port, as the library shows it.
+// Events of soft0's port, as the library reports them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
   network.ip("link set lo up");
   events.take();
   const std::string log = ::testing::internal::GetCapturedStderr();
-  // The link's addresses may go and come with it, or nobody may have seen that.
+  // The link's addresses may be removed and added with it; this may remain unnoticed.
   EXPECT_GE(std::erase(subscriber.types, IBV_EVENT_GID_CHANGE), 1U);
   EXPECT_THAT(subscriber.types, ElementsAre(IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE));
   EXPECT_THAT(log, HasSubstr("soft0 port 1 has lost its link"));

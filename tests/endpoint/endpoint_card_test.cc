@@ -117,7 +117,7 @@ TEST(EndPointCard, AnAddressOutOfRangeNamesItsChannel) {
   EXPECT_THAT(back.error().context, HasSubstr("channel 'data'"));
 }
 
-// What is decoded from mutated bytes is refused, or is within every bound and encodes to the same bytes again.
+// Mutated bytes are either refused, or decoded to a card that keeps every limit and encodes to the same bytes again.
 TEST(EndPointCardFuzz, MutatedCards) {
   constexpr std::uint32_t kSeed = 20240612;
   SCOPED_TRACE("seed " + std::to_string(kSeed));

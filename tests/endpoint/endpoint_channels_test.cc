@@ -1,4 +1,4 @@
-// Channels that are opened when the endpoint is connected already.
+// Channels that are opened after the endpoint is connected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ Completion next_of(EndPointCore& endpoint, ChannelCore* own = nullptr) {
   return completion ? *completion : Completion();
 }
 
-/// A message from one to the other, and what both ends hear of it.
+/// Sends a message from one end to the other, and checks the completions at both ends.
 void expect_message(const EndPointPair& pair, const Opened& opened, bool own_queues) {
   const auto from = buffer_on(opened.client.value()->device());
   const auto to = buffer_on(opened.server.value()->device());
@@ -122,7 +122,7 @@ TEST(EndPointChannels, ThereAreAtMostSoMany) {
 
 TEST(EndPointChannels, APeerThatCannotSaysWhy) {
   const EndPointPair pair;
-  const int too_deep = pair.device->limits().max_cqe;  // for each: not beyond what one request queue may be
+  const int too_deep = pair.device->limits().max_cqe;  // for each queue: not above the limit of one request queue
   const ChannelConfig impossible{
       .name = "bulk", .adapter = {.max_inline_bytes = 65535}, .own_completion_queue = too_deep > 0};
   const Opened opened = open_both(pair, {.name = "bulk"}, impossible);
@@ -172,7 +172,7 @@ TEST(EndPointChannels, OnlyWhatHasAQueueOfItsOwnIsWaitedForByName) {
   EXPECT_THAT(refused.error().context, HasSubstr("own_completion_queue"));
 }
 
-// ---- What is said about them
+// ---- Texts about channels
 
 ChannelMessage example(ChannelMessage::Step step) {
   ChannelMessage message{.name = "bulk", .step = step};

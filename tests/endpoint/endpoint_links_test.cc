@@ -1,4 +1,4 @@
-// What an endpoint asks of its connector while it connects queue pairs.
+// The connector calls that an endpoint makes while it connects queue pairs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 namespace rdmacomm {
 namespace {
 
-/// Counts, and lets queue pairs be connected by their addresses.
+/// Counts the calls, and lets queue pairs be connected by their addresses.
 class CountingConnector final : public Connector {
  public:
   explicit CountingConnector(std::unique_ptr<ByteStream> stream) : Connector(std::move(stream)) {}

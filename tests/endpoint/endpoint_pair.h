@@ -18,7 +18,7 @@ inline std::shared_ptr<DeviceCore> open_soft_device() {
   return std::move(*device);
 }
 
-/// The two channels of the usual HcaConfig.
+/// One of the two channels of the default HcaConfig.
 inline ChannelCore& data_of(const EndPointCore& endpoint) {
   return *endpoint.channel(kDataChannel);
 }
@@ -43,7 +43,7 @@ struct EndPointPair {
     EXPECT_TRUE(server->mark_established().ok());
   }
 
-  /// Waits for the end of the other side's TCP connection, as a session's control thread does.
+  /// Waits until the peer's TCP connection ends, as a session's control thread does.
   static void watch(EndPointCore& endpoint) {
     const WatchedFd watched = endpoint.connector().watched();
     pollfd waited{watched.fd, static_cast<short>(watched.events), 0};

@@ -1,4 +1,5 @@
-// Posting a request and waiting for it, on an endpoint: what else comes meanwhile is kept for every way of asking.
+// Posting a request on an endpoint and waiting for it: completions of other requests are kept until a later call takes
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -20,7 +21,7 @@ using testing::EndPointPair;
 using ::testing::IsEmpty;
 using testing::soon;
 
-/// Two endpoints, and messages 10 and 11 of the server's that have come to the client before its own request.
+/// Two endpoints. The server's messages 10 and 11 have arrived at the client before the client's own request completes.
 struct Crowded {
   explicit Crowded(const HcaConfig& config = {}, const char* name = "data")
       : pair(config), channel(*pair.client->channel(name)), peer(*pair.server->channel(name)) {
@@ -96,7 +97,7 @@ TEST(EndPointRequest, AChannelThatSharesItsQueueIsNotPolledAlone) {
   ASSERT_TRUE(data_of(*pair.client).post_recv(buffer.at(0), {.id = 7}));
   ASSERT_TRUE(data_of(*pair.server).send(buffer.at(0).first(1)).wait(soon()));
   std::array<Completion, 8> room;
-  const Polled polled = control_of(*pair.client).poll(room);  // would take what is the other channel's
+  const Polled polled = control_of(*pair.client).poll(room);  // must not take the other channel's
   EXPECT_EQ(polled.outcome(), Errc::kWrongState);
   EXPECT_TRUE(polled.empty());
   EXPECT_EQ(control_of(*pair.client).drain(soon()).code(), Errc::kWrongState);

@@ -1,4 +1,4 @@
-// stop() and close() from other threads, at any moment of an endpoint's life.
+// stop() and close() from other threads, at any time from creation to end of an endpoint.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -14,7 +14,7 @@ using testing::EndPointPair;
 using testing::soon;
 using testing::TcpPair;
 
-/// What a session's stop() does to an endpoint in the middle of its handshake. ThreadSanitizer sees what is read without a lock.
+/// Like a session that stops while an endpoint is in its handshake. ThreadSanitizer detects reads without a lock.
 TEST(EndPointStop, MayComeWhileThePeersCardIsTakenIn) {
   for (int round = 0; round < 20; ++round) {
     TcpPair tcp;

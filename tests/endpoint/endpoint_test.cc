@@ -163,7 +163,7 @@ TEST_P(EachPollingMode, StopEndsAWaitOfAnotherThread) {
 TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
   const EndPointPair pair(config());
   auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()); });
-  pair.server->connector().shutdown();  // what the kernel does for a process that dies: an end without a goodbye
+  pair.server->connector().shutdown();  // ends without GOODBYE, like a process that dies
   EndPointPair::watch(*pair.client);
   const Status waited = waiter.get();
   EXPECT_EQ(waited.code(), Errc::kPeerLost);

@@ -1,5 +1,5 @@
-// Ways to wait for an endpoint: under a loop of the application's own, with descriptors of its own, and what it came
-// to.
+// Ways to wait for an endpoint: in the application's own loop, and with the application's own descriptors. Also the
+// counts of waits and sleeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -28,7 +28,7 @@ HcaConfig with(PollingMode mode) {
   return config;
 }
 
-/// An application's loop: sleeps by poll(2), in which it could have any descriptors.
+/// An application's own loop. It sleeps in poll(2), which could include any other descriptors.
 Status next_completion(EndPointCore& endpoint, Completion& out) {
   for (;;) {
     const auto polled = endpoint.poll_before_sleep(std::span(&out, 1));
@@ -84,7 +84,7 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
   std::vector<int> received(kPairs, 0);
   auto epoll = DescriptorSet::create();
   ASSERT_TRUE(epoll.has_value());
-  // Asked of each until it finds nothing: only then will its descriptor tell of more.
+  // Polls each endpoint until it finds nothing: the descriptor only signals completions after that.
   const auto serve = [&](std::size_t i) {
     std::array<Completion, 2> batch;
     for (bool found = true; found;) {
@@ -178,7 +178,7 @@ TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
   const Buffers buffers(pair.device);
   ASSERT_TRUE(data_of(*pair.client).post_recv(buffers.at(0), {.id = 1}));
   const UniqueFd order(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  // What comes in by the descriptor makes the other side send, which ends the wait.
+  // Data on the descriptor makes the server send a message, which ends the wait.
   const auto obey = [&](std::uint32_t events) {
     EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLIN));
     eventfd_t count = 0;
@@ -225,7 +225,7 @@ TEST(EndPointWait, CountsEachQueueAndAllTogether) {
   EXPECT_EQ(all.waits, 2U);
   EXPECT_EQ(all.slept, 2U);
   EXPECT_EQ(all.sleeps, pair.client->wait_counts(own).sleeps + pair.client->wait_counts(data_of(*pair.client)).sleeps);
-  EXPECT_EQ(pair.client->wait_counts(data_of(*pair.server)).waits, 0U);  // not a channel of this endpoint
+  EXPECT_EQ(pair.client->wait_counts(data_of(*pair.server)).waits, 0U);  // the channel belongs to the other endpoint
 }
 
 TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {

@@ -1,4 +1,5 @@
-// Two endpoints agree on GIDs: what one side was told to use, the other follows, or both say why not.
+// Two endpoints agree on GIDs: if one has a configured GID, the other chooses a matching one, or both report why that
+// is impossible.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +36,7 @@ const QpAddress& address(const EndPointCore& endpoint) {
   return data_of(endpoint).adapter().address();
 }
 
-/// What sessions do: offer, answer, connect.
+/// The steps that sessions perform: offer, answer, connect.
 Status connect(const Ends& ends) {
   Status status = ends.server->set_peer(ends.client->card());
   if (status) status = ends.client->set_peer(ends.server->card());
@@ -65,7 +66,7 @@ TEST(GidNegotiation, OneSidesWishIsFollowedByTheOther) {
 }
 
 TEST(GidNegotiation, OneSidesIndexIsFollowedByTheOther) {
-  // Index 0 of soft0 is the link-local one, RoCE v1.
+  // Index 0 of soft0 is its link-local GID, RoCE v1.
   const Ends ends = make_ends({.gid_index = 0}, {});
   expect_connected_by(ends, IBV_GID_TYPE_ROCE_V1);
   EXPECT_EQ(address(*ends.server).gid.raw[0], 0xfe);

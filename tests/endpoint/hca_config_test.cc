@@ -77,7 +77,7 @@ TEST(HcaConfig, DepthsAddUpWithinTheDevicesQueue) {
 TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
   HcaConfig config;
   config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
-  EXPECT_TRUE(config.validate(limits()).ok());  // with a key that all sessions have
+  EXPECT_TRUE(config.validate(limits()).ok());  // the default key, which all sessions use
   config.shared_queue_key = "";
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("HcaConfig::shared_queue_key"));
   config.shared_queue_key = "all";

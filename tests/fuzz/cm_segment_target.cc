@@ -1,4 +1,4 @@
-// What connections by rdma_cm carry: private data, and segments with credits.
+// The data of rdma_cm connections: private data, and segments with credits.
 #include "connector/cm/cm_private_data.h"
 #include "connector/cm/cm_segment.h"
 #include "connector/cm/segment_window.h"
@@ -27,12 +27,12 @@ void check_segment(Bytes input) {
   RDMACOMM_FUZZ_CHECK(std::ranges::equal(Bytes(wire).first(kFields), input.first(kFields)));
 }
 
-/// The peer's credits, in the order in which they come, never lead to more segments under way than it has receives.
+/// Whatever credits the peer sends, the number of outstanding segments never exceeds the number of its receives.
 void check_window(Bytes input) {
   const auto peers = static_cast<std::uint16_t>(input.empty() ? 2 : 2 + std::to_integer<int>(input[0]));
   SegmentWindow window(kSlots, peers);
   std::uint32_t under_way = 0;
-  std::uint32_t taken = 0;  // receives of this end that have a segment
+  std::uint32_t taken = 0;  // local receives that hold a segment
   for (const std::byte byte : input.subspan(std::min<std::size_t>(input.size(), 1))) {
     const auto credits = static_cast<std::uint16_t>(std::to_integer<int>(byte) & 0x3f);
     if ((byte & std::byte{0xc0}) != std::byte{}) {
@@ -46,7 +46,7 @@ void check_window(Bytes input) {
       RDMACOMM_FUZZ_CHECK(window.received(credits) == possible);
       if (!possible) return;
       under_way -= credits;
-      if (taken == kSlots) continue;  // the peer has no receive left to send to
+      if (taken == kSlots) continue;  // the peer may not send: no receive is left
       window.posted_again();
       ++taken;
     }

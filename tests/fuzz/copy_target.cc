@@ -1,4 +1,4 @@
-// What the two sides of rdma_copy tell each other: frames in a block, the messages in them, and the private data.
+// The protocol of rdma_copy: frames in a block, the messages in them, and the private data.
 #include "fuzz/properties.h"
 #include "rdma_copy/frame_parts.h"
 #include "rdma_copy/messages.h"
@@ -42,7 +42,7 @@ void check_path(Bytes payload) {
   check_harmless(escaped(*path));
 }
 
-/// By each parser, whatever the frame's kind says: which one is called depends on what has come before.
+/// Tries each parser, because the frame's kind alone does not decide which one is called: earlier frames matter, too.
 void check_payload(Bytes payload) {
   if (const auto job = check_decode<Job>(payload, Form::kOnlyOne)) RDMACOMM_FUZZ_CHECK(job->paths() > 0);
   check_entry(payload);

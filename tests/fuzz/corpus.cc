@@ -1,4 +1,4 @@
-// Runs the fuzz targets on files, without libFuzzer, and writes the files that they begin with.
+// Runs the fuzz targets on files, without libFuzzer, and writes the seed files.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const Target* kTargets[] = {&handshake,     &endpoint_card,    &region,        &stream_segment,  &cm_segment,
                                       &copy,          &mesh_mail,        &host_list,     &job_environment, &flag_values,
                                       &program_terms, &soft0_connection, &soft0_control, &soft0_greeting};
-constexpr std::string_view kFound = "found_";  // begins the names of inputs that no seed function makes
+constexpr std::string_view kFound = "found_";  // prefix of inputs that no seed function makes
 constexpr const char* kUsage =
     "usage: fuzz_corpus replay|check|write FOLDER\n\n"
     "FOLDER has a folder for each fuzz target, with its inputs: tests/fuzz/corpus.\n"
@@ -42,7 +42,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-/// A target ends the process where a property does not hold: the last line says for which input.
+/// A target ends the process if a property does not hold: the last line names the input.
 bool replay(const fs::path& folder, const Target& target) {
   const std::vector<fs::path> files = entries(folder / target.name);
   for (const fs::path& file : files) {

@@ -1,4 +1,4 @@
-// What two endpoints tell each other of themselves: the card, and messages about one more channel.
+// Descriptions that two endpoints exchange: the card, and messages about an additional channel.
 #include <set>
 
 #include "base/check_name.h"

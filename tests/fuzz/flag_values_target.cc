@@ -1,4 +1,4 @@
-// Values of flags that are more than a number: sizes, and lists of names.
+// Flag values that are not just numbers: sizes, and lists of names.
 #include "fuzz/properties.h"
 #include "lat_bw_benchmark/plan.h"
 #include "mesh_comm_service/terms.h"
@@ -29,7 +29,7 @@ void check_sizes(std::string_view text) {
   RDMACOMM_FUZZ_CHECK(again.has_value() && *again == *sizes);
 }
 
-/// A list of names is parsed to the same list again.
+/// The text form of a list of names is parsed to the same list again.
 template <typename Parse>
 void check_names(std::string_view text, Parse parse) {
   const auto names = parse(text);

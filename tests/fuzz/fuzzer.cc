@@ -1,4 +1,4 @@
-// The entry of libFuzzer into the target that RDMACOMM_FUZZ_TARGET names.
+// The entry point of libFuzzer, which calls the target that RDMACOMM_FUZZ_TARGET names.
 #include <cstddef>
 #include <cstdint>
 #include <span>

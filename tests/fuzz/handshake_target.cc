@@ -9,14 +9,14 @@ namespace rdmacomm::fuzz {
 namespace {
 namespace handshake_target {
 
-constexpr std::size_t kMaxAhead = std::size_t{64} << 10;  // memory beyond what has arrived
+constexpr std::size_t kMaxAhead = std::size_t{64} << 10;  // memory in addition to the bytes that have arrived
 
 struct Assembled {
   std::vector<Message> messages;
   std::optional<Error> error;
 };
 
-/// Hands the input over in pieces of at most `piece` bytes.
+/// Passes the input in pieces of at most `piece` bytes.
 Assembled assemble(Bytes input, std::size_t piece) {
   Assembled all;
   MessageAssembler assembler;
@@ -40,7 +40,7 @@ Assembled assemble(Bytes input, std::size_t piece) {
   return all;
 }
 
-/// What the assembler takes, frame_message() makes again.
+/// frame_message() encodes every message that the assembler accepts to the same bytes again.
 void check_frames(Bytes input, const std::vector<Message>& messages) {
   for (const Message& message : messages) {
     RDMACOMM_FUZZ_CHECK(message.payload.size() <= max_payload_bytes(message.type));

@@ -1,4 +1,4 @@
-// Nodes as people write them: --cluster, host files, HOST:PORT and HOST:PATH.
+// Lists of hosts in user input: --cluster, host files, HOST:PORT and HOST:PATH.
 #include <set>
 
 #include "connector/host_text.h"

@@ -1,4 +1,4 @@
-// What Slurm, mpirun and their like say in the environment: lists of hosts, counts of tasks, ranks.
+// Environment variables of Slurm, mpirun and other launchers: lists of hosts, counts of tasks, ranks.
 #include <map>
 
 #include "fuzz/properties.h"

@@ -1,4 +1,4 @@
-// What nodes of a mesh tell each other: the introduction, mail, and a node's figures.
+// Messages between the nodes of a mesh: the introduction, mail, and a node's figures.
 #include "fuzz/properties.h"
 #include "mesh_comm_service/cluster.h"
 #include "mesh_comm_service/mail.h"
@@ -14,7 +14,7 @@ void check_result(const NodeResult& result) {
   check_harmless(result.address);
   RDMACOMM_FUZZ_CHECK(result.rank < kMaxNodes);
   for (const PeerResult& peer : result.peers) RDMACOMM_FUZZ_CHECK(peer.rank < kMaxNodes);
-  // The report calls these; here they must not overflow, divide by zero or leave an array.
+  // The report calls these. They must not overflow, divide by zero or read beyond an array.
   (void)result.latency_ns.summary();
   (void)result.messages();
   (void)result.gb_per_s();
@@ -28,7 +28,7 @@ void check_introduction(Bytes input) {
   RDMACOMM_FUZZ_CHECK(introduction->terms.validate().ok());
   RDMACOMM_FUZZ_CHECK(introduction->terms.bytes_per_peer() >= introduction->terms.size);
   check_harmless(introduction->terms.to_text());
-  RDMACOMM_FUZZ_CHECK(!introduction->check_fits(*introduction).ok());  // two nodes of one rank
+  RDMACOMM_FUZZ_CHECK(!introduction->check_fits(*introduction).ok());  // two nodes with one rank
   Introduction other = *introduction;
   other.rank = (introduction->rank + 1) % introduction->nodes;
   RDMACOMM_FUZZ_CHECK(introduction->check_fits(other).ok() == (introduction->nodes > 1));

@@ -1,4 +1,5 @@
-// What the other programs tell each other before and beside their data: ping_pong_test, lat_bw_benchmark, rdma_send and rdma_recv.
+// Messages that the other programs exchange besides their data: ping_pong_test, lat_bw_benchmark, rdma_send and
+// rdma_recv.
 #include "fuzz/properties.h"
 #include "lat_bw_benchmark/messages.h"
 #include "lat_bw_benchmark/plan.h"

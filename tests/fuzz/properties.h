@@ -1,4 +1,4 @@
-// properties.h - what must be so for every input of a fuzz target.
+// properties.h - conditions that must hold for every input of a fuzz target.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include "fuzz/target.h"
 #include "rdmacomm/result.h"
 
-/// Ends the program, with the place and the condition, unless the condition holds.
+/// Ends the program and prints the place and the condition, unless the condition holds.
 #define RDMACOMM_FUZZ_CHECK(condition) \
   ((condition) ? void() : ::rdmacomm::fuzz::fail_property(__FILE__, __LINE__, #condition))
 
@@ -28,11 +28,11 @@ namespace rdmacomm::fuzz {
   std::abort();
 }
 
-/// Messages are longer than that only if they repeat an input without a bound.
+/// A message can only be longer than that if it repeats an input without a limit.
 constexpr std::size_t kLongestMessage = 8192;
 
-/// Whether it has printable ASCII characters alone. Not instrumented: libFuzzer is not to collect texts of different
-/// lengths.
+/// Whether the text only has printable ASCII characters. Not instrumented, because libFuzzer would collect texts of
+/// different lengths.
 #ifdef __clang__
 __attribute__((no_sanitize("coverage")))
 #endif
@@ -44,7 +44,7 @@ is_plain(std::string_view text) {
   return true;
 }
 
-/// The text is one line, and does nothing to a terminal.
+/// The text is one line, without control sequences for a terminal.
 inline void check_harmless(std::string_view text) {
   if (is_plain(text)) return;
   while (!text.empty()) {
@@ -54,7 +54,7 @@ inline void check_harmless(std::string_view text) {
   }
 }
 
-/// The error has a code, and a message that people can read.
+/// The error has a code and a readable message.
 inline void check_error(const Error& error) {
   RDMACOMM_FUZZ_CHECK(static_cast<bool>(error.code));
   RDMACOMM_FUZZ_CHECK(!error.context.empty());
@@ -62,7 +62,7 @@ inline void check_error(const Error& error) {
   check_harmless(error.message());
 }
 
-/// Success or a good error. Returns whether it was a success.
+/// The result is success or a valid error. Returns whether it is success.
 template <typename Outcome>
 bool check_outcome(const Outcome& outcome) {
   if (outcome) return true;
@@ -86,7 +86,7 @@ inline std::vector<std::byte> operator+(std::vector<std::byte> bytes, Bytes more
   return bytes;
 }
 
-/// The wire form of a value, by whichever encode() its type has.
+/// Encodes a value by the encode() of its type.
 template <typename T>
 std::vector<std::byte> packed(const T& value) {
   if constexpr (requires { value.encode(); }) {
@@ -99,7 +99,7 @@ std::vector<std::byte> packed(const T& value) {
   }
 }
 
-/// The value that begins a wire form, and how many bytes of it were read, by whichever decode() its type has.
+/// Decodes the value at the start of the input, by the decode() of its type. Also returns how many bytes were read.
 template <typename T>
 std::pair<Result<T>, std::size_t> unpacked(Bytes bytes) {
   if constexpr (requires { T::decode(bytes); }) {
@@ -111,11 +111,11 @@ std::pair<Result<T>, std::size_t> unpacked(Bytes bytes) {
   }
 }
 
-/// Whether each accepted input is the one wire form of its value.
+/// Whether a value has only one wire form, so that each accepted input equals it.
 enum class Form { kOnlyOne, kSeveral };
 
-/// Parses the input as a T. An accepted value has a wire form that is parsed to the same value again; an error is a
-/// good one.
+/// Parses the input as a T. The wire form of an accepted value is parsed to the same value again. An error must be
+/// valid.
 template <typename T>
 std::optional<T> check_decode(Bytes input, Form form = Form::kSeveral) {
   auto [value, read] = unpacked<T>(input);

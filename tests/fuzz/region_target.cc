@@ -1,4 +1,4 @@
-// A range of a peer's memory, and parts of it.
+// A range of remote memory, and slices of it.
 #include <algorithm>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// What a queue pair of another host says by its connection: requests of its own, and answers to requests of this end.
+// Data from a queue pair of another host: its own requests, and answers to requests of the local queue pair.
 #include <cstring>
 
 #include "fuzz/properties.h"
@@ -16,7 +16,7 @@ using softdev::TcpAnswer;
 using softdev::TcpConnection;
 using softdev::TcpRequest;
 
-constexpr std::uint32_t kKey = 0x59454b21;  // in an input: the key of the memory; the address counts from its beginning
+constexpr std::uint32_t kKey = 0x59454b21;  // stands for the memory's key; addresses count from its start
 constexpr int kRounds = 16;
 
 template <typename Frame>
@@ -31,7 +31,7 @@ bool has_payload(const TcpRequest& request) {
   return softdev::is_send(opcode) || softdev::is_write(opcode);
 }
 
-/// The same in each process: keys and addresses differ, and so an input names them otherwise.
+/// Keys and addresses differ between processes, so an input contains placeholders. This replaces them.
 std::vector<std::byte> translated(Bytes input, Soft0Scene& scene) {
   std::vector<std::byte> bytes(input.begin(), input.end());
   for (std::size_t at = 0; at < bytes.size();) {
@@ -56,7 +56,8 @@ std::vector<std::byte> translated(Bytes input, Soft0Scene& scene) {
   return bytes;
 }
 
-/// What soft0 says is frames, whatever it was told. The last one may be cut, where the connection has ended.
+/// The output of soft0 always consists of frames, whatever its input was. The last frame may be cut if the connection
+/// has ended.
 void check_output(Bytes output) {
   while (!output.empty()) {
     std::size_t whole = 0;

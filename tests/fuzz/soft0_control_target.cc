@@ -1,4 +1,5 @@
-// What processes of one host say to a soft0 over its UNIX socket, once they have proven that they may share memory, and before.
+// Requests to soft0's UNIX socket by processes of the same host, before and after they have proven that they may share
+// memory.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,18 +21,18 @@ using softdev::Peer;
 using softdev::Request;
 using softdev::RequestKind;
 
-// In an input these stand for what differs from one process to the next.
+// Placeholders in an input for values that differ between processes.
 constexpr std::uint32_t kNumber = 0xfffff1;
-constexpr std::uint32_t kKey = 0x59454b21;  // the address counts from the beginning of the memory
+constexpr std::uint32_t kKey = 0x59454b21;  // addresses count from the start of the memory
 constexpr std::uint64_t kLife = 0x4546494c;
-constexpr std::uint32_t kLast = 0x7fffffff;  // `sequence` of the question that ends a run
+constexpr std::uint32_t kLast = 0x7fffffff;  // `sequence` of the request that ends a run
 constexpr std::uint32_t kNoArena = 99;
 constexpr int kAnswerMs = 5000;
-constexpr int kMaxRuns = 1000;  // by one connection: the server keeps which queue pairs it has asked for
+constexpr int kMaxRuns = 1000;  // per connection: the server remembers the requested queue pairs
 constexpr std::size_t kMaxPackets = 8;
 
-/// The first byte says how many bytes the packet has behind its head, the second whether it is sent by a peer that has proven
-/// itself; an input has several packets.
+/// The first byte is the number of bytes after the packet's header. The second byte says whether a peer that has proven
+/// itself sends it. An input has several packets.
 struct Packet {
   bool is_proven = true;
   std::vector<std::byte> bytes;
@@ -71,7 +72,7 @@ class Client {
   void send(Bytes packet) {
     if (!softdev::send_packet(socket(), packet)) connect();
   }
-  /// Reads answers up to that of a last question; the server may have ended the connection before.
+  /// Reads answers until the answer to a last request. The server may have ended the connection before.
   void check_answers() {
     Request last;
     last.kind = RequestKind::kArena;
@@ -84,14 +85,14 @@ class Client {
       UniqueFd descriptor;
       const ssize_t got = softdev::receive_packet(socket(), std::as_writable_bytes(std::span(&answer, 1)), payload,
                                                   &descriptor, kAnswerMs);
-      RDMACOMM_FUZZ_CHECK(got >= 0 || errno == ECONNRESET);  // not: no answer in time
+      RDMACOMM_FUZZ_CHECK(got >= 0 || errno == ECONNRESET);  // negative: no answer in time
       if (got <= 0) return connect();
       RDMACOMM_FUZZ_CHECK(static_cast<std::size_t>(got) >= sizeof(Answer));
       RDMACOMM_FUZZ_CHECK(static_cast<std::size_t>(got) <= sizeof(Answer) + softdev::kMaxControlPayload);
       RDMACOMM_FUZZ_CHECK(answer.error >= 0 && answer.error < 200);
       if (!proves_ && descriptor) RDMACOMM_FUZZ_CHECK(false && "a descriptor for somebody who has proven nothing");
       if (answer.sequence != kLast) continue;
-      // One that has tried to prove itself once more, and could not, has lost what it was allowed.
+      // A client that fails to prove itself a second time loses its permissions.
       RDMACOMM_FUZZ_CHECK(answer.error == EPERM || (proves_ && answer.error == ENOENT));
       if (++runs_ >= kMaxRuns || proves_ == (answer.error == EPERM)) connect();
       return;

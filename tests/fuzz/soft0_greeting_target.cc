@@ -1,4 +1,4 @@
-// What somebody says who connects to soft0: a greeting, and datagrams behind it.
+// Data from a client that connects to soft0: a greeting, and datagrams after it.
 #include <cstring>
 
 #include "fuzz/properties.h"
@@ -20,7 +20,7 @@ using softdev::TcpRequest;
 using softdev::TcpWelcome;
 using softdev::Welcome;
 
-// In an input these stand for numbers of this process, which differ from one to the next.
+// Placeholders in an input for numbers of this process, which differ between processes.
 constexpr std::uint32_t kConnected = 0xfffff1;
 constexpr std::uint32_t kDatagram = 0xfffff2;
 constexpr std::uint32_t kPeer = 0xfffff3;
@@ -41,7 +41,7 @@ TcpGreeting greeting_in(Bytes input, Soft0Scene& scene) {
   return greeting;
 }
 
-/// Half of the greetings come from this host, the others from another one.
+/// Half of the greetings appear to come from this host, the others from another host.
 softdev::Route way_back(Bytes said, Soft0Scene& scene) {
   constexpr std::size_t kToken = offsetof(TcpGreeting, token);
   const bool is_far = said.size() > kToken && (said[kToken] & std::byte{1}) != std::byte{};
@@ -53,7 +53,7 @@ std::vector<std::byte> translated(Bytes input, Soft0Scene& scene) {
   if (bytes.size() < sizeof(TcpGreeting)) return bytes;
   const TcpGreeting greeting = greeting_in(input, scene);
   std::memcpy(bytes.data(), &greeting, sizeof(greeting));
-  // The address of a datagram's sender is that of this host, unless the input has one.
+  // The source address of a datagram is set to that of this host, unless the input has one.
   constexpr std::size_t kSource = sizeof(TcpGreeting) + sizeof(TcpRequest);
   if (bytes.size() >= kSource + sizeof(ibv_gid) && bytes[kSource] == std::byte{}) {
     std::memcpy(bytes.data() + kSource, &scene.gid(), sizeof(ibv_gid));
@@ -61,7 +61,7 @@ std::vector<std::byte> translated(Bytes input, Soft0Scene& scene) {
   return bytes;
 }
 
-/// The output is empty or one welcome. A welcome that refuses has no secret and no MTU in it.
+/// The output is empty or one welcome. A refusal contains no secret and no MTU.
 void check_welcome(Bytes output, bool stays) {
   if (output.empty()) {
     RDMACOMM_FUZZ_CHECK(!stays);
@@ -76,7 +76,7 @@ void check_welcome(Bytes output, bool stays) {
   if (!stays) RDMACOMM_FUZZ_CHECK(welcome.path_mtu == 0 && welcome.secret == softdev::TcpSecret{});
 }
 
-/// A unidentified that stays without having been asked back has come to a queue pair of datagrams.
+/// A client that is accepted without a confirmation must have connected to a queue pair for datagrams.
 void check_stay(Bytes said, Soft0Scene& scene) {
   RDMACOMM_FUZZ_CHECK(said.size() >= sizeof(TcpGreeting));
   const TcpGreeting greeting = greeting_in(said, scene);
@@ -85,7 +85,7 @@ void check_stay(Bytes said, Soft0Scene& scene) {
   RDMACOMM_FUZZ_CHECK(greeting.target_qpn == scene.datagram()->qp_num && greeting.initiator_qpn != 0);
 }
 
-/// The input as the answer to a greeting of this end's.
+/// Uses the input as the answer to a local greeting.
 void check_answer(Bytes input) {
   if (input.empty()) return;
   Soft0Input ends(input);

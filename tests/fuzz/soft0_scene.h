@@ -1,4 +1,4 @@
-// soft0_scene.h - a soft0 with queue pairs whose peers, on another host as it seems, are the inputs of a fuzz target.
+// soft0_scene.h - a soft0 with queue pairs whose peers, apparently on another host, send the inputs of a fuzz target.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -23,11 +23,11 @@
 
 namespace rdmacomm::fuzz {
 
-/// It lives as long as the process. soft0 takes all its connections for TCP; they are socket pairs within the process.
+/// Lives as long as the process. soft0 treats its connections as TCP; they are socket pairs within the process.
 class Soft0Scene {
  public:
-  static constexpr std::size_t kBytes = 4096;       ///< of memory that the peer may use
-  static constexpr std::size_t kReceiveBytes = 64;  ///< of each receive
+  static constexpr std::size_t kBytes = 4096;       ///< memory that the peer may use
+  static constexpr std::size_t kReceiveBytes = 64;  ///< size of each receive
   static constexpr std::uint64_t kReceives = 4;
   static constexpr std::uint64_t kFirstSend = 100;  ///< wr_id
 
@@ -55,10 +55,11 @@ class Soft0Scene {
   [[nodiscard]] ibv_qp* connected() { return connected_.get(); }
   [[nodiscard]] ibv_qp* datagram() { return datagram_.get(); }
   [[nodiscard]] std::shared_ptr<softdev::SoftQp> soft(ibv_qp* qp) { return context().queue_pairs().find(qp->qp_num); }
-  /// Of the peer that the connected queue pair has. Less than its own number, so that it is the peer's part to connect.
+  /// The number of the peer of the connected queue pair. It is lower than the queue pair's own, so that the peer
+  /// connects.
   [[nodiscard]] std::uint32_t peer() const noexcept { return peer_; }
   static constexpr std::uint32_t kQKey = 0x1234;
-  /// To a peer of another host, as far as soft0 knows; the connected queue pair's is loopback_route().
+  /// The route to a peer on another host, from soft0's view. The connected queue pair uses loopback_route().
   [[nodiscard]] softdev::Route route() const {
     return {.by_memory = false, .source = gid_.gid, .target = gid_.gid, .interface = 0};
   }
@@ -67,7 +68,7 @@ class Soft0Scene {
   [[nodiscard]] std::uint64_t address() { return reinterpret_cast<std::uint64_t>(memory()); }
   [[nodiscard]] std::uint32_t key() { return mr_->rkey; }
 
-  /// Of the connected queue pair, as QpShared has it: counts its RESETs.
+  /// The connected queue pair's count of RESETs, as in QpShared.
   [[nodiscard]] std::uint32_t life() const noexcept { return life_; }
   [[nodiscard]] bool is_connected() {
     ibv_qp_attr attributes{};
@@ -75,7 +76,7 @@ class Soft0Scene {
     RDMACOMM_FUZZ_CHECK(softdev::api().query_qp(connected_.get(), &attributes, IBV_QP_STATE, &init) == 0);
     return attributes.qp_state == IBV_QPS_RTS;
   }
-  /// Connected anew, with nothing posted.
+  /// Connects again, with nothing posted.
   void connect() {
     ibv_qp& qp = *connected_.get();
     ibv_qp_attr init = in_state(IBV_QPS_INIT);
@@ -105,7 +106,7 @@ class Soft0Scene {
         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
 
-  /// The same of the queue pair of datagrams.
+  /// Moves the queue pair for datagrams to RTS again, with nothing posted.
   void begin_datagrams() {
     ibv_qp& qp = *datagram_.get();
     ibv_qp_attr attributes = in_state(IBV_QPS_INIT);
@@ -128,7 +129,7 @@ class Soft0Scene {
     }
   }
 
-  /// One of each kind that is answered otherwise. Returns how many.
+  /// Posts one request of each kind that gets a different answer. Returns the number of requests.
   std::uint64_t post_sends() {
     std::uint64_t count = 0;
     for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
@@ -146,7 +147,7 @@ class Soft0Scene {
     return count;
   }
 
-  /// Each request completes once at most, in its order, and within its bounds; nothing was written beside the memory.
+  /// Each request completes at most once, in order and within its limits; no byte outside of the memory was written.
   void check_completions(std::uint64_t sends) {
     std::uint64_t next_receive = 0;
     std::uint64_t next_send = kFirstSend;
@@ -166,7 +167,7 @@ class Soft0Scene {
     RDMACOMM_FUZZ_CHECK(std::all_of(guarded_.begin() + kGuard + kBytes, guarded_.end(), is_untouched));
   }
 
-  /// Takes the asynchronous events that there are.
+  /// Takes all pending asynchronous events.
   void take_events() {
     pollfd wait{context_->async_fd, POLLIN, 0};
     while (poll(&wait, 1, 0) == 1) {
@@ -184,7 +185,7 @@ class Soft0Scene {
   static constexpr int kAccess =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-  /// Out of a block that nobody else has while this one lives.
+  /// Takes the peer's number from a block that no other process has while this one lives.
   void take_peers_number() {
     for (std::uint32_t block = 1; !peers_name_ && block < softdev::kQpnBlocks; ++block) {
       peers_name_ = softdev::bind_to(softdev::block_socket_name(block));
@@ -222,10 +223,10 @@ class Soft0Scene {
   std::uint32_t life_ = 1;
   verbs::QpHandle connected_;
   verbs::QpHandle datagram_;
-  std::shared_ptr<softdev::Peer> itself_;  // kept, so that it is not found anew for each input
+  std::shared_ptr<softdev::Peer> itself_;  // kept, so that not each input looks it up again
 };
 
-/// Two ends of a connection within the process; the input is in the first one.
+/// The two ends of a connection within the process. The input was sent by the second one, so the first one can read it.
 class Soft0Input {
  public:
   explicit Soft0Input(Bytes bytes) {
@@ -237,7 +238,7 @@ class Soft0Input {
     const ssize_t sent = send(peer_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     RDMACOMM_FUZZ_CHECK(sent == static_cast<ssize_t>(bytes.size()));
   }
-  /// What soft0 has said.
+  /// The data that soft0 has sent.
   [[nodiscard]] std::vector<std::byte> output() {
     std::vector<std::byte> all;
     std::array<std::byte, 4096> part{};

@@ -1,4 +1,4 @@
-// Segments of streams: headers, also as immediate data, and what follows them.
+// Segments of streams: headers, also as immediate data, and the data after them.
 #include "fuzz/properties.h"
 #include "rdmacomm/stream.h"
 #include "stream/segment.h"

@@ -1,4 +1,4 @@
-// target.h - a fuzz target: what it does with an input, and the inputs that it begins with.
+// target.h - a fuzz target: its function for an input, and its seeds.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@ namespace rdmacomm::fuzz {
 
 using Bytes = std::span<const std::byte>;
 
-/// An input that a target begins with. A value.
+/// An input that a target starts with. A value.
 struct Seed {
-  std::string name;  ///< of its file in tests/fuzz/corpus/TARGET
+  std::string name;  ///< name of its file in tests/fuzz/corpus/TARGET
   std::vector<std::byte> bytes;
 };
 
-/// A parser of bytes that come from outside of the program. A value; each is defined in TARGET_target.cc.
+/// A parser of external data. A value; each is defined in TARGET_target.cc.
 struct Target {
   const char* name;
-  /// Parses the input by the functions that the programs call, and ends the program where a property does not hold.
+  /// Parses the input by the functions that the programs call. Ends the program if a property does not hold.
   void (*run)(Bytes input);
-  /// Made by the functions that write the format, so that they follow it when it changes.
+  /// Made by the functions that write the format, so that the seeds change together with the format.
   std::vector<Seed> (*seeds)();
 };
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Boots the virtual machine once, runs one command in it, and ends with its exit status.
 
-Used by tests/kernel_vm/run, whose --help says what the command finds and what the exit statuses mean. The guest's files
-are in guest/: init mounts, main makes the devices and runs the command. What they leave in the results folder is all that
-this program knows of them: up, log, dmesg, status; and console, which QEMU writes.
+Used by tests/kernel_vm/run, whose --help explains the command's environment and the exit statuses. The guest's files
+are in guest/: init mounts, main makes the devices and runs the command. This program only knows of them by the files in
+the results folder: up, log, dmesg, status; and console, which QEMU writes.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHELLS = ("sh", "bash", "dash", "zsh")
 PASSED_ON = re.compile(r"RDMACOMM_|GTEST_|[A-Z]+SAN_OPTIONS$|GLOG_|RCL_MAX_VLOG_LEVEL$")
 MACHINE = ["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi",
            "-cpu", "max", "-smp", "2", "-m", "1024", "-no-reboot"]
-# No checks of hardware that is not there; a panic ends the machine.
+# Skips checks of hardware that does not exist. A panic ends the machine.
 KERNEL = ("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check tsc=reliable cryptomgr.notests "
           "audit=0 apparmor=0 random.trust_cpu=on")
 
@@ -51,7 +51,7 @@ def arguments():
 
 
 def make_results_folder(wanted):
-    """The folder, empty of what an earlier guest left. In the default place only the newest are kept."""
+    """Creates the results folder, or empties it. In the default place only the newest ones are kept."""
     if wanted is None:
         wanted = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         for old in sorted(RESULTS.glob("*-*"))[:1 - KEPT_RESULTS]:
@@ -64,7 +64,7 @@ def make_results_folder(wanted):
 
 
 def write_job(results, options):
-    """The script that guest/init goes on with: where the command runs, in which environment."""
+    """The script that guest/init continues with: the command's folder and environment."""
     lines = ["export PATH=" + shlex.quote(f"{HERE}/guest:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
              "export HOME=/root LANG=C.UTF-8 TERM=" + shlex.quote(os.environ.get("TERM", "dumb"))]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in os.environ.items() if PASSED_ON.match(name)]
@@ -79,13 +79,14 @@ def write_job(results, options):
 
 
 class Machine:
-    """One QEMU. It ends with this process at the latest, however that ends."""
+    """One QEMU process. It ends with this process at the latest, even if this one is killed."""
 
     def __init__(self, kernel_folder, results, terminal):
         khz = subprocess.run([kernel_folder / "tsc_khz"], check=True, capture_output=True, text=True).stdout.strip()
         self.results = results
         self.stderr = open(results / "qemu", "w+b")
-        # Its own session keeps it from Ctrl-C, which is for us; on a terminal it must stay in the foreground.
+        # Its own session keeps it from Ctrl-C, which this program handles. On a terminal it must stay in the
+        # foreground.
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig=KILL", "qemu-system-x86_64", *MACHINE,
              "-kernel", kernel_folder / "vmlinux", "-initrd", kernel_folder / "initramfs",
@@ -109,7 +110,7 @@ class Machine:
         return self.process.poll() is None
 
     def end(self):
-        """Ends QEMU: kindly first, so that it gives the terminal back as it was."""
+        """Ends QEMU. Asks it to end first, so that it restores the terminal."""
         self.process.terminate()
         try:
             self.process.wait(timeout=5)
@@ -119,7 +120,7 @@ class Machine:
         self.stderr.close()
 
     def wait_for(self, name, seconds, meanwhile=lambda: None):
-        """Until the guest has left the file `name`: whether it did, before the time was over and QEMU had ended."""
+        """Waits for the guest's file `name`. Returns whether it exists before the timeout, or the end of QEMU."""
         deadline = time.monotonic() + seconds
         while not (self.results / name).exists():
             if not self.runs():
@@ -132,7 +133,7 @@ class Machine:
 
 
 class Follower:
-    """Copies what is added to a file to standard output."""
+    """Copies text that is added to a file to standard output."""
 
     def __init__(self, path):
         self.path = path
@@ -147,14 +148,14 @@ class Follower:
 
 
 def panic_of(results):
-    """What the kernel died of, from the console; empty when it did not."""
+    """The reason of a kernel panic, from the console; empty if there was none."""
     console = (results / "console").read_text(errors="replace") if (results / "console").exists() else ""
     lines = [line for line in console.splitlines() if re.search(r"Kernel panic|BUG:|Oops:|RIP: 0010|^guest: |^init: ", line)]
     return "; ".join(lines[:4])
 
 
 def boot(options, results):
-    """A machine whose guest is up, or None. Once is bad luck, twice is not."""
+    """Starts a machine. Returns it when its guest is up, or None after two failed attempts."""
     for attempt in (1, 2):
         machine = Machine(options.kernel_folder, results, options.terminal)
         try:
@@ -174,7 +175,7 @@ def boot(options, results):
 
 
 def warnings_of(results):
-    """Complaints of the kernel about itself: for the eye of the reader, no failure of a test."""
+    """The kernel's complaints about itself: information for the reader, not a test failure."""
     dmesg = (results / "dmesg").read_text(errors="replace") if (results / "dmesg").exists() else ""
     return [line for line in dmesg.splitlines() if re.search(r"WARNING: |BUG: |Oops: |blocked for more than|soft lockup|rcu.*stall", line)]
 

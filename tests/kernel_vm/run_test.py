@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/kernel_vm/run, boot.py and suite.py when something is amiss. No virtual machine: QEMU and apt are played by scripts."""
+"""Failures of tests/kernel_vm/run, boot.py and suite.py. No virtual machine: scripts play QEMU and apt."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ class ScriptTest(unittest.TestCase):
                             "RDMACOMM_KERNEL_VM_CACHE": str(self.folder / "cache")}
 
     def play(self, program, script):
-        """Puts a script in the place of a program."""
+        """Replaces a program by a script."""
         path = self.folder / program
         path.write_text("#!/bin/bash\n" + script, encoding="utf-8")
         path.chmod(0o755)
@@ -37,7 +37,7 @@ class ScriptTest(unittest.TestCase):
                               capture_output=True, text=True, timeout=60, check=False)
 
     def assert_refused(self, result, *parts):
-        """Status 125 and one line that has all the parts."""
+        """Expects status 125 and one line that contains all `parts`."""
         self.assertEqual(result.returncode, 125, result.stdout + result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
         for part in parts:
@@ -45,10 +45,10 @@ class ScriptTest(unittest.TestCase):
 
 
 class ScenariosThatFail(unittest.TestCase):
-    """How often a scenario is run, and what becomes of it."""
+    """The number of times that a scenario is run, and its result."""
 
     def outcome_of(self, *failures):
-        """Its runs fail so many tests each."""
+        """Simulates runs in which these numbers of tests fail."""
         def run(*_):
             tally = suite.Tally()
             count = next(runs)
@@ -120,7 +120,7 @@ esac""")
 
 
 class Guests(ScriptTest):
-    """boot.py with guests that are played: they find the results folder in QEMU's arguments."""
+    """boot.py with simulated guests, which find the results folder in QEMU's arguments."""
 
     RESULTS = 'results=$(sed -n "s/^local,id=results,path=\\([^,]*\\),.*/\\1/p" < <(printf "%s\\n" "$@")); cd "$results"\n'
 
@@ -195,7 +195,7 @@ class Guests(ScriptTest):
                 self.assert_gone()
 
     def assert_gone(self):
-        """The guest ends with boot.py: nobody waits for it, so it may still be about to go."""
+        """The guest ends with boot.py, which does not wait for it, so it may still exist for a moment."""
         try:
             descriptor = os.pidfd_open(int((self.results / "pid").read_text()))
         except ProcessLookupError:

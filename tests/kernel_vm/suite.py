@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What tests/kernel_vm/run runs in the guest when it is given no command.
+"""The tests that tests/kernel_vm/run runs in the guest if it gets no command.
 
-For each kind of device, the kinds at the same time: the contract tests, then each file of scenarios/ (unittest). A line
-for each says how many tests passed, failed and were skipped, and why; of what failed, the output follows. A part of which
-something fails is run once more. Everything is kept in /run/results, too. Exit status 1: something failed twice. To run one part alone:
+For each kind of device, all kinds at the same time: the contract tests, then each file of scenarios/ (unittest). A line
+for each says how many tests passed, failed and were skipped, and why. The output of failed ones follows. A part with
+failures runs a second time. Everything is kept in /run/results, too. Exit status 1: a part failed twice. To run one
+part alone:
     tests/kernel_vm/run --device=rxe -- tests/kernel_vm/suite.py --only=programs rxe
 """
 
@@ -20,14 +21,14 @@ import xml.etree.ElementTree
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build/dev"
 RESULTS = pathlib.Path("/run/results")
-# Everything takes longer in an emulated machine. The tests' own limits are multiplied, long loops cut to these percent.
+# An emulated machine is slow. The tests' own limits are multiplied, and long loops are cut to these percent.
 SLOWNESS, ROUNDS_PERCENT = "4", "10"
 PART_SECONDS = 400
 
 
 class Tally:
-    """What came out of one part. `reasons` says of each skipped test why, `failures` is text for the reader; so is `unstable`, of
-    what failed and passed when it was run again."""
+    """The results of one part. `reasons`: why tests were skipped. `failures`: text for the reader. `unstable`: the
+    same for tests that failed and then passed when they ran again."""
 
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
@@ -45,7 +46,7 @@ class Tally:
 
 
 def environment_for(kind):
-    """The pair of that kind, as guest/main describes the first one."""
+    """The environment variables for the pair of that kind. guest/main sets the same ones for the first kind."""
     def pair(*words):
         return subprocess.run([HERE / "guest/pair", *words], check=True, capture_output=True, text=True).stdout.strip()
 
@@ -57,7 +58,7 @@ def environment_for(kind):
 
 
 def run_logged(words, log, environment):
-    """Runs it. Returns its exit status ("out of time" instead, if so) and all that it wrote."""
+    """Runs it. Returns its exit status (or "out of time") and all of its output."""
     with open(log, "wb") as file:
         try:
             status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
@@ -70,7 +71,7 @@ def run_logged(words, log, environment):
 
 
 def run_contract(kind, environment):
-    """The contract tests, counted from gtest's XML. A program that crashed or hung wrote none."""
+    """The contract tests, counted from gtest's XML, which is missing if the program crashed or hung."""
     report = RESULTS / f"contract_{kind}.xml"
     status, output = run_logged([BUILD / "tests/contract/contract_tests", "--hardware", f"--gtest_output=xml:{report}"],
                                 RESULTS / f"contract_{kind}.log", environment)
@@ -99,7 +100,7 @@ def run_scenarios(path, kind, environment):
     ran = re.search(r"^Ran (\d+) test", output, re.M)
     for reason in re.findall(r"\.\.\. skipped '(.*)'$", output, re.M):
         tally.skip(reason)
-    # A test fails once, whichever of its parts (subTest) did.
+    # A test counts as one failure, even if several of its parts (subTest) failed.
     failed = set(re.findall(r"^(?:FAIL|ERROR): (\w+ \([\w.]+\))", output, re.M))
     if status != 0:
         tally.fail(output if ran else f"{path.name}: {status}\n{output}")
@@ -109,9 +110,10 @@ def run_scenarios(path, kind, environment):
 
 
 def twice_at_most(run):
-    """What fails is run once more: these are other people's drivers and protocols in an emulated machine, cut off in the middle of
-    what they do. (rxe of 6.1 leaves the first requests of three in a thousand queue pairs lying, docs/testing.md.) What fails twice
-    has failed; what fails once is told, with all that it said, and does not fail the suite."""
+    """Runs a part again if it failed. It tests other projects' drivers and protocols in an emulated machine,
+    interrupted in the middle of their work. (rxe of 6.1 never processes the first requests of three in a thousand
+    queue pairs, docs/testing.md.) A part that fails twice has failed. If it fails once, its output is reported, and
+    the suite passes."""
     tally = run()
     if tally.failed == 0:
         return tally
@@ -128,7 +130,7 @@ def parts(kind, environment):
 
 
 def report(kind, name, tally, seconds):
-    """In one piece: the kinds' reports come in between each other."""
+    """Prints a report at once, because several kinds print at the same time."""
     lines = [f"==> {kind} {name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped ({seconds:.0f} s)"]
     lines += [f"    skipped {count}: {reason}" for reason, count in tally.reasons.items()]
     lines += ["    UNSTABLE, passed when run again: " + text.replace("\n", "\n    ") for text in tally.unstable]
@@ -137,7 +139,7 @@ def report(kind, name, tally, seconds):
 
 
 def run_kind(kind, only):
-    """All parts of one kind, or that one, one after the other. Returns how many ran, and how many tests failed."""
+    """Runs all parts of one kind, or one part. Returns the number of parts, and the number of failed tests."""
     failed = ran = 0
     for name, run in parts(kind, environment_for(kind)):
         if only in (None, name):
@@ -154,7 +156,7 @@ def main():
     parser.add_argument("--only", help="run the part of this name only: contract, or a file of scenarios/ without _test.py")
     parser.add_argument("kinds", nargs="+", choices=("rxe", "siw"))
     options = parser.parse_args()
-    # At the same time: each kind has a pair, cables and addresses of its own, and most tests wait most of the time.
+    # In parallel: each kind has its own pair, cables and addresses, and most tests wait most of the time.
     with concurrent.futures.ThreadPoolExecutor() as threads:
         counts = list(threads.map(lambda kind: run_kind(kind, options.only), options.kinds))
     if not any(ran for ran, _ in counts):

@@ -1,5 +1,5 @@
-// Prints how fast this machine's time stamp counter runs, in kHz. The guest of an emulator has the host's counter and
-// nothing to measure it by.
+// Prints the frequency of the local time stamp counter in kHz. The guest of an emulator has the host's counter, and
+// nothing to measure its frequency with.
 #include <x86intrin.h>
 
 #include <chrono>

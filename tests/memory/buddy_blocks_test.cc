@@ -39,7 +39,7 @@ TEST(BuddyBlocks, GivingBackTwiceIsABug) {
   EXPECT_DEATH(blocks.give_back(unit, 0), "free already");
 }
 
-/// Against a map of which unit is whose; at the end all is whole again.
+/// Compares with a map of the owners of all units. At the end all blocks are merged again.
 TEST(BuddyBlocks, NeverGivesAUnitTwice) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kKiB = 1024;
 
-/// Small enough to be used up: 64 blocks of 1 KiB, no caches unless a test wants them.
+/// Small, so that tests can use it up: 64 blocks of 1 KiB, no caches unless a test enables them.
 BufferPoolOptions small(std::size_t cached_bytes = 0) {
   return {.name = "small",
           .total_bytes = 64 * kKiB,
@@ -50,7 +50,7 @@ class BufferPoolTest : public ::testing::Test {
     EXPECT_TRUE(lease);
     return lease ? *std::move(lease) : BufferLease();
   }
-  /// Takes until nothing is left.
+  /// Takes blocks until none is left.
   static std::vector<BufferLease> take_all(const BufferPool& pool, std::size_t bytes) {
     std::vector<BufferLease> leases;
     for (;;) {
@@ -243,8 +243,8 @@ TEST_F(BufferPoolTest, TakingAndGivingBackAllocateNothing) {
   EXPECT_EQ(testing::allocations_of_this_thread(), before);
 }
 
-/// Each block is written all over by who has it, and looked at before it is given back, half of them by another thread,
-/// some after the pool has gone.
+/// Each thread fills its blocks completely, and checks them before it gives them back. Another thread gives back half
+/// of them, some after the pool is destroyed.
 TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -288,7 +288,7 @@ TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
 }
 
-/// The pool goes while other threads give back: exactly one of them is the last.
+/// The pool is destroyed while other threads give back leases: exactly one of them is the last.
 TEST_F(BufferPoolTest, GoesOnceWhereItsLeasesGoAtTheSameTime) {
   for (int round = 0; round < 200; ++round) {
     auto pool = make(small(4 * kKiB));

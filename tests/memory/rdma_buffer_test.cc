@@ -36,7 +36,7 @@ class RDMABufferTest : public ::testing::Test {
   std::shared_ptr<DeviceCore> device_;
 };
 
-// Sets the soft limit on locked memory for as long as it lives.
+// Sets the soft limit on locked memory while it lives.
 class LockedMemoryLimit {
  public:
   explicit LockedMemoryLimit(rlim_t bytes) {
@@ -204,7 +204,7 @@ TEST_F(RDMABufferTest, WithoutHugePagesSaysHowToGetSome) {
 TEST_F(RDMABufferTest, ReleasesRegistrationBeforeMemory) {
   const int before = fake_.live();
   auto buffer = allocate({});
-  fake_.fail("free_memory", EBUSY);  // counts only; free_memory has no result
+  fake_.fail("free_memory", EBUSY);  // only counts calls; free_memory has no result
   buffer = {};
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
   EXPECT_EQ(fake_.calls("free_memory"), 1);
@@ -240,7 +240,7 @@ TEST_F(RDMABufferTest, MemoryThatIsNotMappedIsABadAddress) {
   EXPECT_THAT(made.error().context, HasSubstr("not mapped, or not writable"));
 }
 
-// The same on the software device: real memory, real registrations.
+// The same on the software device, with real memory and real registrations.
 class SoftBufferTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -275,13 +275,14 @@ TEST_F(SoftBufferTest, RefusesToAdoptWhatIsNotMappedOrNotWritable) {
   const std::span<std::byte> memory(static_cast<std::byte*>(mapped), kBytes);
   EXPECT_EQ(RDMABuffer::adopt(device_, memory, {.block_bytes = kBytes}).code(), std::errc::bad_address);
   munmap(mapped, kBytes);
-  // Not there: another thread may have it by now. The lowest addresses nobody is given unasked.
+  // Not the unmapped address: another thread may have memory there by now. The kernel does not assign the lowest
+  // addresses by itself.
   const std::span<std::byte> nowhere(reinterpret_cast<std::byte*>(4096), kBytes);
   EXPECT_EQ(RDMABuffer::adopt(device_, nowhere, {.block_bytes = kBytes}).code(), std::errc::bad_address);
 }
 
 TEST_F(SoftBufferTest, HugePagesComeFromThePoolOrNotAtAll) {
-  // No pool has a terabyte.
+  // No machine has a terabyte of huge pages.
   const auto buffer = RDMABuffer::allocate(device_, {.block_bytes = 1U << 30, .block_count = 1000, .huge_pages = true});
   ASSERT_FALSE(buffer.has_value());
   EXPECT_EQ(buffer.code(), std::errc::not_enough_memory);

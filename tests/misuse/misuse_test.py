@@ -1,6 +1,6 @@
-"""Each file of misuse/*.cc compiles, and no longer does with one of its mistakes.
+"""Each file of misuse/*.cc compiles, and fails to compile with any of its mistakes.
 
-A mistake is what stands in a file between "#ifdef NAME" and "#endif". The line "// NAME: TEXT" in the file says what the compiler's
+A mistake is the code between "#ifdef NAME" and "#endif". The line "// NAME: TEXT" in the file says what the compiler's
 error must contain, so that the file cannot fail for another reason.
 """
 
@@ -19,7 +19,7 @@ def compiled(source, *flags):
     """The exit status and the messages of the compiler."""
     command = [COMPILER, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", *flags, source]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
-    # Not the lines of the source, which are shown below the messages.
+    # Without the source lines that the compiler prints below its messages.
     return ended.returncode, "\n".join(line for line in ended.stderr.splitlines() if re.search(r"(error|note|warning): ", line))
 
 

@@ -1,4 +1,4 @@
-// Posting requests with swapped or unnamed numbers, and calls whose result is dropped or taken for an error code.
+// Requests with swapped or unnamed numbers, and calls whose result is ignored or taken for an error code.
 //
 // UNNAMED_ID: PostOptions
 // UNNAMED_NUMBERS: post_write

@@ -1,4 +1,4 @@
-// Sessions that are derived from, hooks that do not override one, and handles of one thing taken for those of another.
+// Classes derived from sessions, hooks that override nothing, and handles of the wrong type.
 //
 // DERIVED: final
 // DERIVED_CLIENT: final

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-/// A directory that looks like the proc and sys of a machine.
+/// A directory with the same structure as a machine's /proc and /sys.
 class Machine : public testing::Test {
  protected:
   Machine() {
@@ -89,7 +89,7 @@ TEST_F(Machine, AGroupOfVersion1Limits) {
 }
 
 TEST_F(Machine, InAContainerTheMountIsItsGroup) {
-  write("proc/self/cgroup", "4:memory:/docker/4711\n0::/docker/4711\n");  // paths of the host, which are not mounted
+  write("proc/self/cgroup", "4:memory:/docker/4711\n0::/docker/4711\n");  // host paths, not mounted here
   version1("", 60 * kMiB, 10 * kMiB);
   EXPECT_EQ(available(), 50 * kMiB);
 }

@@ -53,7 +53,7 @@ TEST(ServerProcess, SaysHowItEnded) {
   EXPECT_NE((*killed)->wait(seconds(10)).message().find("signal 9"), std::string::npos);
 }
 
-// Then the system forgets how it ends: that it has ended, is known.
+// With SIGCHLD ignored the system does not keep the exit status. That the process has ended is known.
 TEST(ServerProcess, ThatIsNotWaitedForBySystemHasEnded) {
   const auto kept = signal(SIGCHLD, SIG_IGN);
   auto server = ServerProcess::start(

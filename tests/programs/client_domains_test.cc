@@ -1,4 +1,4 @@
-// Clients of the programs' servers that know the address and the key of memory that is not theirs.
+// Clients that know address and key of memory that a server has registered for other clients.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,7 +28,7 @@ Deadline soon() {
   return Deadline::after(std::chrono::seconds(30));
 }
 
-/// A client that gets through the handshake of a server.
+/// A client that completes the handshake of a server.
 struct Intruder : ActingSession<ClientSession> {
   Intruder(std::uint16_t port, std::function<void(HcaConfig&)> says)
       : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
@@ -38,8 +38,8 @@ struct Intruder : ActingSession<ClientSession> {
     configure(hca);
     return {};
   }
-  /// Whether a READ of the server's memory succeeds. If not, the server may end the connection before the client takes the
-  /// completion: that is refused, too.
+  /// Whether a READ from the server succeeds. If it does not, the server may end the connection before the client takes
+  /// the completion. That also counts as refused.
   bool reads(const EndPoint& endpoint, RDMAChannel& channel, RemoteRegion region) {
     const auto mine = RDMABuffer::allocate(device(), {.block_bytes = 64}).value();
     region.length = 64;
@@ -57,7 +57,7 @@ struct Intruder : ActingSession<ClientSession> {
 
 using IntruderPtr = std::unique_ptr<Intruder>;
 
-/// Memory on a server's device that the server has made for none of its clients.
+/// Memory on a server's device that belongs to none of its clients.
 struct ServersDevice {
   RDMADevice device = RDMADevice::open({.name = "soft0"}).value();
   RDMABuffer secret = RDMABuffer::allocate(device, {.block_bytes = 4096, .remote_access = RemoteAccess::kRead}).value();
@@ -132,7 +132,7 @@ TEST(ClientDomains, AClientOfTheBenchmarkReachesItsWorkspaceAlone) {
   EXPECT_TRUE(client->reads(endpoint, endpoint.channel(), *endpoint.remote_region(benchmark::kWorkspace)));
   EXPECT_FALSE(client->reads(endpoint, endpoint.channel(), servers.secret.remote_region()));
   client->stop();
-  workspace.reset();  // before its device
+  workspace.reset();  // released before its device
   client.reset();
   testing::internal::CaptureStdout();
   const Status measured =

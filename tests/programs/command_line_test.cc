@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Flags that end as they were, and a directory for flag files.
+/// Restores all flags at the end, and has a directory for flag files.
 class CommandLine : public testing::Test {
  protected:
   CommandLine() : folder_(testing::TempDir() + "command_line." + std::to_string(::getpid())) {

@@ -1,4 +1,4 @@
-"""What each program that connects must say of servers that are not there and of wrong connection flags."""
+"""Errors that each connecting program must print for unreachable servers and wrong connection flags."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ from program_runs import SLOW, ProgramTest
 
 
 class ConnectionErrors(ProgramTest):
-    """For the errors of one program: derive from it, set `program`."""
+    """For the errors of one program. The derived class sets `program`."""
 
     program = None
 
@@ -17,7 +17,7 @@ class ConnectionErrors(ProgramTest):
             cls.skipTest(cls, "is there to be derived from")
 
     def assert_refused(self, cases, *flags):
-        """Each case: arguments, and what the one line about them has."""
+        """Each case: arguments, and text that its error line must contain."""
         for arguments, parts in cases:
             with self.subTest(arguments):
                 self.assert_one_line(self.run_program(self.program, "--device=soft0", *flags, *arguments), *parts)
@@ -68,7 +68,7 @@ class ConnectionErrors(ProgramTest):
         server.kill()
 
     def assert_gives_up(self, port):
-        """A client whose server does not answer: one line with its address, soon after the limit it was given."""
+        """A client whose server does not answer prints one line with its address, soon after the given limit."""
         began = time.monotonic()
         self.assert_refused((([f"--port={port}"], [f"127.0.0.1:{port}"]),), "--role=client", "--connect-timeout=0.5")
         self.assertLess(time.monotonic() - began, 0.5 + 2 * SLOW)

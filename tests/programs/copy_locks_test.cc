@@ -1,4 +1,5 @@
-// Partial files on file systems whose flock(2) does not lock, or that cannot rename a file only to a name that is free.
+// Partial files on file systems whose flock(2) does not lock, or that do not support a rename that fails if the new
+// name exists.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -18,14 +19,14 @@
 
 namespace {
 
-std::atomic<int> flock_fails_with{0};        // an errno; 0: it does what the kernel does
-std::atomic<bool> flock_wants_write{false};  // as NFS does
-std::atomic<bool> rename_replaces{false};    // RENAME_NOREPLACE is not known, as on NFS
-std::atomic<bool> has_no_links{false};       // as FAT
+std::atomic<int> flock_fails_with{0};        // an errno; 0: works normally
+std::atomic<bool> flock_wants_write{false};  // like NFS
+std::atomic<bool> rename_replaces{false};    // RENAME_NOREPLACE is not supported, as on NFS
+std::atomic<bool> has_no_links{false};       // like FAT
 
 }  // namespace
 
-/// Instead of the C library's, in this program, as what follows.
+/// Replace the C library's functions in this program.
 extern "C" int flock(int fd, int operation) noexcept {
   const bool read_only = (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
   const int why = flock_wants_write && read_only && (operation & LOCK_EX) != 0 ? EBADF : flock_fails_with.load();
@@ -99,7 +100,8 @@ TEST_F(CopyLocks, AreNotNeeded) {
   }
 }
 
-/// Without locks a copy that goes on with what another one writes leaves that one's file alone: it could become a named one.
+/// Without locks, a copy that resumes must not touch a file that another copy is writing, because that file may still
+/// get its final name.
 TEST_F(CopyLocks, AreNotNeededToGoOnWithWhatIsWritten) {
   const std::string data(100'000, 'x');
   for (const bool all : {false, true}) {
@@ -143,7 +145,7 @@ TEST_F(CopyLocks, AreHeldByOneAtATime) {
   EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::text_file_busy);
 }
 
-/// Who may write in the directory could keep a name from everybody else by a file of that name, and its lock.
+/// A user with write access to the directory could block a name for all others with a locked file of that name.
 TEST_F(CopyLocks, OfAnotherUsersFileKeepNobodyOut) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   constexpr uid_t kNobody = 65534;
@@ -181,7 +183,7 @@ TEST_F(CopyLocks, OfOnesOwnFileAreNobodyElses) {
   EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy) << "it is another copy's";
 }
 
-/// As earlier versions made them.
+/// Like the files of earlier versions.
 TEST_F(CopyLocks, OfAFileThatOthersMayOpenKeepNobodyOut) {
   leave_partial();
   const std::string partial = top / ".name.rdma_copy-partial";
@@ -221,7 +223,8 @@ TEST_F(CopyLocks, AreNotNeededToRemoveWhatNobodyMayWrite) {
   EXPECT_TRUE(file->publish().ok());
 }
 
-/// Without that kind of rename the partial file gets its name by a link; without links, too, it keeps one of its own.
+/// Without that kind of rename the partial file gets its name by a link. Without links, too, it has a name of its own
+/// from the start.
 TEST_F(CopyLocks, AreThereBeforeTheNameOnAllFileSystems) {
   rename_replaces = true;
   for (const bool links : {true, false}) {

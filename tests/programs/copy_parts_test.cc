@@ -1,4 +1,4 @@
-// What rdma_copy is made of: what the two sides say to each other, paths, files in the making, rates, reports.
+// Parts of rdma_copy: the messages between client and server, paths, unfinished files, rates, reports.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
-// What they say -------------------------------------------------------------------------------------------------------
+// Messages ------------------------------------------------------------------------------------------------------------
 
 Job some_job() {
   return {.direction = Direction::kPull,
@@ -87,7 +87,8 @@ TEST(CopyMessages, GoThereAndBack) {
   EXPECT_EQ(Extent::decode(Extent{.offset = 1, .length = 2}.encode())->length, 2U);
 }
 
-/// Each message without its last byte, with one too many, and with each byte changed: refused, or read as something else.
+/// Each message without its last byte, with an additional byte, and with each byte changed: it is refused, or decodes
+/// to a different message.
 template <typename Message>
 void expect_robust(const std::vector<std::byte>& good) {
   EXPECT_TRUE(Message::decode(good).has_value());
@@ -168,7 +169,7 @@ TEST(CopyFrames, AreTakenOffABlockOneByOne) {
   EXPECT_EQ(take_offset(payload).value(), 4096U);
   EXPECT_EQ(payload.size(), 3U);
   EXPECT_EQ(left.size(), 4U);
-  EXPECT_FALSE(take_frame(left).value());  // zeroes: the rest of the block is nothing
+  EXPECT_FALSE(take_frame(left).value());  // zeroes: the rest of the block is empty
   EXPECT_TRUE(left.empty());
 }
 
@@ -206,7 +207,7 @@ TEST(CopyMessages, TextBecomesPrintable) {
 }
 
 TEST(CopyBlockHashes, AreThoseOfXxh3) {
-  const BlockHash empty = hash_of({});  // XXH3, 128 bits, of nothing: 99aa06d3014798d86001c324468d497f
+  const BlockHash empty = hash_of({});  // XXH3, 128 bits, of no data: 99aa06d3014798d86001c324468d497f
   EXPECT_EQ(empty[0], std::byte{0x99});
   EXPECT_EQ(empty[15], std::byte{0x7f});
   EXPECT_NE(hash_of(std::vector<std::byte>(4096)), hash_of(std::vector<std::byte>(4095)));
@@ -241,7 +242,7 @@ TEST(CopyBlockHashes, FindBlocksByWhatIsInThem) {
   EXPECT_EQ(index.find(12345, blocks[0]), std::nullopt);
 }
 
-/// What a search finds, put together again. Returns  how many bytes had to be sent
+/// Rebuilds a file from the results of a search. Returns the number of bytes that had to be sent.
 std::size_t rebuild(const std::vector<std::byte>& old, const std::vector<std::byte>& wanted, Have::Base base,
                     std::size_t window_bytes) {
   const Have have{.base = base, .size = old.size()};
@@ -314,7 +315,7 @@ TEST(CopyBlockSearch, ChangesAPartialFileInItsPlace) {
   EXPECT_EQ(rebuild(old, wanted, Have::Base::kPartial, 65536), wanted.size());
 }
 
-/// Any edits, any window: what comes out is what was wanted.
+/// For any edits and any window, the result is the wanted file.
 TEST(CopyBlockSearch, AlwaysYieldsTheFile) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -411,12 +412,13 @@ TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
   EXPECT_EQ(Place::below(top / "none").code(), std::errc::no_such_file_or_directory);
 }
 
-/// A file that another program (Samba) has a lease on cannot be opened at once: that is said, and nobody spins until it can.
+/// A file on which another program (Samba) has a lease cannot be opened at once. The copy reports that, and does not
+/// retry forever.
 TEST_F(CopyPlace, DoesNotTryForEver) {
   write("leased", "x");
   const auto place = Place::below(top);
   ASSERT_TRUE(place.has_value());
-  const auto before = std::signal(SIGIO, SIG_IGN);  // the holder is asked by it to give the lease up
+  const auto before = std::signal(SIGIO, SIG_IGN);  // tells the holder to release the lease
   const UniqueFd holder(::open((top / "leased").c_str(), O_RDWR | O_CLOEXEC));
   if (::fcntl(holder.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
   EXPECT_EQ(place->open("leased", O_RDONLY | O_NONBLOCK).code(), std::errc::resource_unavailable_try_again);
@@ -425,7 +427,7 @@ TEST_F(CopyPlace, DoesNotTryForEver) {
   (void)std::signal(SIGIO, before);
 }
 
-/// As container runtimes do that have not heard of a system call (EPERM), and old kernels (ENOSYS). Of this thread alone.
+/// Like container runtimes that do not know a system call (EPERM), and old kernels (ENOSYS). For this thread only.
 bool refuse_openat2(int error) {
   std::array<sock_filter, 4> filter{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -466,7 +468,8 @@ TEST_F(CopyPlace, APathIsAFolderAndAName) {
   EXPECT_EQ(joined("a", ""), "a");
 }
 
-// Files in the making ---------------------------------------------------------------------------------------------------
+// Unfinished files
+// -------------------------------------------------------------------------------------------------------
 
 struct CopyNewFile : CopyFolder {
   [[nodiscard]] Result<NewFile> make(bool unnamed, const std::string& name) const {
@@ -507,7 +510,7 @@ TEST_F(CopyNewFile, BeginsAnewOverWhatIsLeft) {
   EXPECT_EQ(::lseek(file->fd(), 0, SEEK_END), 0);
 }
 
-/// Who has lost the name, in whatever way, does not give another one's half file its name, nor take it away.
+/// A copy that has lost the name must neither give another copy's unfinished file its name nor remove that file.
 TEST_F(CopyNewFile, PublishesAndRemovesOnlyItself) {
   auto lost = NewFile::create(folder.get(), "name", 0644);
   auto lost_too = NewFile::create(folder.get(), "name2", 0644);
@@ -579,14 +582,15 @@ TEST_F(CopyNewFile, WithoutANameLeavesToOthersWhatTheyWrite) {
   EXPECT_THAT(names(), UnorderedElementsAre("name", ".name.rdma_copy-partial"));
 }
 
-/// As create() where the file system has no files without names, of which /proc is one.
+/// Behaves like create() if the file system does not support unnamed files, for example in /proc.
 TEST_F(CopyNewFile, HasANameWhereItMust) {
   const UniqueFd proc(::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::openat(proc.get(), ".", O_TMPFILE | O_RDWR, 0600), -1);
   EXPECT_EQ(NewFile::create_unnamed(proc.get(), "name", 0644).code(), NewFile::create(proc.get(), "name", 0644).code());
 }
 
-/// Many write the same name. Whoever was let in gives it what he has written, as a whole; all others hear that it is busy.
+/// Many threads write the same name. A thread that gets the file publishes all of its data at once; all others get
+/// "busy".
 TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
   constexpr int kWriters = 8;
   std::atomic<int> published{0};
@@ -616,7 +620,7 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
   EXPECT_THAT(names(), ElementsAre("name"));
 }
 
-/// A copy that finds one without a lock takes it for left behind, and removes what has its name.
+/// If a copy finds a partial file without a lock, it takes the file for an abandoned one and removes it.
 TEST_F(CopyNewFile, IsLockedFromTheMomentThatOthersFindIt) {
   int unlocked = 0;
   std::jthread other([&](const std::stop_token& over) {
@@ -676,7 +680,7 @@ TEST(CopyRateLimit, SaysWhenTheNextMayGo) {
   const RateLimit::Clock::time_point start{std::chrono::hours(1)};
   RateLimit limit(1'000'000);
   EXPECT_EQ(limit.most(), 100'000U);
-  // A tenth of a second is had in advance.
+  // A tenth of a second may be used in advance.
   EXPECT_EQ(limit.take(100'000, start), start);
   EXPECT_EQ(limit.take(100'000, start), start + milliseconds(100));
   EXPECT_EQ(limit.take(50'000, start + milliseconds(100)), start + milliseconds(150));
@@ -792,7 +796,7 @@ TEST_F(CopyDirectory, TellsItsEndFromAnError) {
     found.emplace_back((*entry)->d_name);
   }
   EXPECT_THAT(found, UnorderedElementsAre("a", "b"));
-  // What it reads from is no directory any more.
+  // Its descriptor no longer refers to a directory.
   const UniqueFd file(::open((top / "a").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_GE(::dup2(file.get(), directory->fd()), 0);
   EXPECT_EQ(directory->next().code(), std::errc::not_a_directory);

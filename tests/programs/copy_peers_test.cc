@@ -1,5 +1,5 @@
-// A server of rdma_copy, and a client that is none of ours: frames that are none, files that are longer than announced, ways
-// out of the root. It says so, and serves the next one.
+// A server of rdma_copy and a client that does not follow the protocol: invalid frames, files that are longer than
+// announced, paths out of the root. The server reports each error, and serves the next client.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ struct CopyPeers : testing::Test {
     port = listening.get_future().get();
   }
   ~CopyPeers() override {
-    // Whoever was there before, the next one is served.
+    // After each test the server must still serve the next client.
     std::ofstream(top / "file") << "hello";
     Counts counts;
     const Status copied = run_client({.connection = flags_for(port),
@@ -75,7 +75,7 @@ struct CopyPeers : testing::Test {
   std::future<Status> outcome;
 };
 
-/// A client that says what a test wants.
+/// A client that sends what the test specifies.
 struct Forged : ActingSession<ClientSession> {
   Forged(std::uint16_t port, std::vector<std::byte> said)
       : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
@@ -92,7 +92,7 @@ struct Forged : ActingSession<ClientSession> {
     if (!endpoint) return endpoint.error();
     return RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), soon());
   }
-  /// What the server says of that in the end.
+  /// Returns the server's final message.
   std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
     auto stream = open();
     if (!stream) return stream.error().message();
@@ -123,7 +123,7 @@ std::string say(std::uint16_t port, const Talk& talk, const CopyOptions& options
 }
 
 void put(FrameWriter& writer, FrameKind kind, const std::vector<std::byte>& payload = {}) {
-  (void)writer.put(kind, payload);  // the server may have had enough
+  (void)writer.put(kind, payload);  // the server may have ended the connection
 }
 
 void put_data(FrameWriter& writer, std::uint64_t offset, std::size_t count) {
@@ -131,7 +131,7 @@ void put_data(FrameWriter& writer, std::uint64_t offset, std::size_t count) {
   if (lent) (void)writer.commit_data(offset, count);
 }
 
-/// Data at 0 that says to have so much padding, and four bytes behind that.
+/// Data for offset 0 whose header announces `padding`, followed by four bytes.
 std::vector<std::byte> padded(std::uint32_t padding) {
   std::vector<std::byte> payload(16);
   for (std::size_t i = 0; i < 4; ++i) payload[8 + i] = static_cast<std::byte>(padding >> (8 * i));
@@ -150,7 +150,7 @@ TEST_F(CopyPeers, OthersAreRefused) {
   EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 4"));
 }
 
-/// A server that speaks another version.
+/// A server with another version of the protocol.
 struct LaterServer : ActingSession<ServerSession> {
   LaterServer() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
   ~LaterServer() override { stop(); }
@@ -255,7 +255,8 @@ TEST_F(CopyPeers, DepthHasABound) {
   EXPECT_THAT(say(port, deep, {.recursive = true}), HasSubstr("goes too deep"));
 }
 
-/// What is written is compared with what was read: a byte that changes on the way is found, and the old file stays.
+/// The checksum of the written data is compared with that of the read data: a byte that changes in between is detected,
+/// and the old file is kept.
 TEST_F(CopyPeers, ChecksumsAreCompared) {
   std::ofstream(top / "root/x") << "old";
   for (const bool right : {false, true}) {
@@ -297,7 +298,7 @@ TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
   }
   EXPECT_THAT(said, HasSubstr("no more at once for one address: try again later"));
   EXPECT_GE(guests.size(), 33U);
-  // When they have gone, others are served.
+  // After they have disconnected, others are served.
   guests.clear();
   while (Forged(port, greeting()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
 }
@@ -316,7 +317,7 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
   put(writer, FrameKind::kJob, Job{.direction = Direction::kPull, .sources = 2}.encode());
   for (const std::string_view path : {"first", "second"}) {
     ASSERT_TRUE(writer.put(FrameKind::kPath, std::as_bytes(std::span(path))).ok());
-    const auto lent = writer.lend_data(path.size());  // and not committed: nothing is sent of it
+    const auto lent = writer.lend_data(path.size());  // not committed, so not sent
     ASSERT_TRUE(lent.has_value());
     EXPECT_TRUE(is_aligned(*lent));
   }
@@ -370,7 +371,7 @@ TEST_F(CopyPeers, AnUnchangedFileHasTheSizeOfTheOldOne) {
   EXPECT_THAT(say(port, shorter, {.delta = true}), HasSubstr("ends a file of 2 bytes, of which 2 have come"));
 }
 
-/// A server that sends what a test wants, whatever it was asked for.
+/// A server that sends what the test specifies, whatever was requested.
 struct ForgedServer : ActingSession<ServerSession> {
   explicit ForgedServer(Talk said)
       : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
@@ -401,9 +402,9 @@ struct ForgedServer : ActingSession<ServerSession> {
     FrameWriter writer(*stream);
     talk(writer);
     (void)writer.flush();
-    // Until the client has had enough, or has said in a pull what it has written.
+    // Until the client ends the connection or, in a pull, reports what it has written.
     while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
-    frame = std::optional<Frame>();  // its block, too, is to be released before the end
+    frame = std::optional<Frame>();  // its block must also be released before the end
     if ((*stream).finish(soon()).ok()) (void)reader.next(soon());
   }
 
@@ -416,10 +417,10 @@ void put_file(FrameWriter& writer, const std::string& name, FileEnd::State state
   put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .state = state}.encode());
 }
 
-/// A client in front of such a server.
+/// A client that connects to such a server.
 struct CopyFromOthers : CopyPeers {
   CopyFromOthers() { fs::create_directory(top / "got"); }
-  /// What the client says in the end.
+  /// Returns the client's final message.
   std::string pull(const std::vector<std::string>& sources, const Talk& talk, const std::string& destination,
                    CopyOptions options = {}) {
     ForgedServer server(talk);
@@ -507,7 +508,7 @@ TEST_F(CopyFromOthers, OnlyKindsThatWereAskedForAreTaken) {
   EXPECT_TRUE(fs::is_empty(top / "got"));
 }
 
-/// A server that hears hashes of the client's files could find out what is in them.
+/// A server that receives hashes of local files could find out their contents.
 TEST_F(CopyFromOthers, HashesAreToldOnlyToCompare) {
   std::ofstream(top / "got/wanted") << "secret";
   const auto asking = [](FrameWriter& writer) {
@@ -535,7 +536,7 @@ TEST_F(CopyFromOthers, NothingIsLeftOutWithoutAWord) {
   EXPECT_THAT(failures, testing::ElementsAre("\\x1b[2J\"wanted\": gone"));
 }
 
-/// The client of a push compares what the server says to have written with what it has sent.
+/// In a push, the client compares the server's report of written data with the data that it has sent.
 TEST_F(CopyFromOthers, AResultIsWhatWasSent) {
   const auto push = [&](const Counts& claimed) {
     ForgedServer server([&](FrameWriter& writer) { put(writer, FrameKind::kResult, claimed.encode()); });
@@ -555,7 +556,7 @@ TEST_F(CopyFromOthers, AResultIsWhatWasSent) {
   }
 }
 
-/// Of memory that this process has had at a time.
+/// Peak memory of this process.
 std::uint64_t peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -567,7 +568,7 @@ std::uint64_t peak_bytes() {
   return 0;
 }
 
-/// So large blocks are those of a file of 64 TiB: nobody makes room for them to read a file of 64 KiB.
+/// Blocks of this size belong to a file of 64 TiB. No memory may be allocated for them to read a file of 64 KiB.
 TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
   const std::uint64_t size = Have::kMaxSize;
   EXPECT_EQ(hash_block_bytes(size), Have::kMaxBlock);
@@ -579,7 +580,7 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
     for (std::uint64_t block = 0; block < Have::kMaxBlocks; block += 1024) put(writer, FrameKind::kHashes, sums);
     put(writer, FrameKind::kResult, Counts{.files = 1, .bytes = kMinAsked}.encode());
   });
-  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << 5;  // resets the peak
   const std::uint64_t before = peak_bytes();
   const Status copied = run_client({.connection = flags_for(server.port()),
                                     .modes = {.polling = PollingMode::kCompletionChannel},

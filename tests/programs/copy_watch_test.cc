@@ -1,4 +1,4 @@
-// Copies that stand still: which of them are ended, and who keeps others out.
+// Copies without progress: the conditions under which they are ended, and that they do not block others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -27,7 +27,7 @@
 
 namespace {
 
-/// A disk that can be stopped.
+/// A disk that a test can stop.
 class Disk {
  public:
   void stop() { set(true); }
@@ -55,7 +55,7 @@ Disk disk;
 
 }  // namespace
 
-/// Instead of the C library's, in this program.
+/// Replaces the C library's function in this program.
 extern "C" int fsync(int fd) {
   disk.wait();
   return static_cast<int>(::syscall(SYS_fsync, fd));
@@ -108,7 +108,7 @@ Deadline in_time() {
   return Deadline::after(std::chrono::seconds(20));
 }
 
-/// A client that rests where a test wants it to.
+/// A client that stops its activity at a point that the test selects.
 struct Resting : ActingSession<ClientSession> {
   explicit Resting(const HostPort& server)
       : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = server}) {}
@@ -134,7 +134,7 @@ struct Resting : ActingSession<ClientSession> {
     if (Status said = writer.put(FrameKind::kPath, std::as_bytes(std::span(path))); !said.ok()) return said;
     return writer.flush();
   }
-  /// What the server says of that in the end.
+  /// Returns the server's final message.
   std::string hear_end() {
     FrameReader reader(stream);
     for (;;) {
@@ -206,14 +206,14 @@ constexpr const char* kStalled = "nothing was sent or taken for 1 s, and nobody 
 TEST_F(CopyWatch, EndsClientsThatRest) {
   serve(kShort);
   std::ofstream(top / "root/big") << std::string(16 << 20, 'x');
-  Resting silent({"127.0.0.1", port});  // who says nothing at all
+  Resting silent({"127.0.0.1", port});  // sends nothing at all
   ASSERT_TRUE(silent.connect().has_value());
-  Resting opened({"127.0.0.1", port});  // nor what it wants
+  Resting opened({"127.0.0.1", port});  // opens a stream, sends no request
   ASSERT_TRUE(opened.open().ok());
-  Resting pushing({"127.0.0.1", port});  // sends nothing
+  Resting pushing({"127.0.0.1", port});  // sends no data
   ASSERT_TRUE(pushing.open().ok());
   ASSERT_TRUE(pushing.say({.sources = 1}, "x").ok());
-  Resting pulling({"127.0.0.1", port});  // takes nothing
+  Resting pulling({"127.0.0.1", port});  // receives no data
   ASSERT_TRUE(pulling.open().ok());
   ASSERT_TRUE(pulling.say({.direction = Direction::kPull, .sources = 1}, "big").ok());
   EXPECT_THAT(pushing.hear_end(), HasSubstr(kStalled));
@@ -256,10 +256,10 @@ TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
   }
 }
 
-/// While the server's disk stands still for longer than both limits, and later the client's own.
+/// The server's disk is stopped for longer than both limits, and later the client's own disk.
 TEST_F(CopyWatch, LeavesThoseAloneWhoAreAtWork) {
   serve(kShort);
-  const auto wait_for_words = [](Resting& hears) {  // the server is at work, and says so four times within the limit
+  const auto wait_for_words = [](Resting& hears) {  // a working server reports four times within the limit
     for (int i = 0; i < 6; ++i) ASSERT_TRUE(hears.endpoint.receive_message(in_time()).has_value());
   };
   disk.stop();

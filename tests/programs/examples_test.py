@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ladder of examples, 01 to 12: each runs as its server and as clients, and says what it is to say."""
+"""The examples 01 to 12: each runs as its server and as clients, and must print the expected output."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from program_runs import BIN, SLOW, ProgramTest
 
 
 def own_lines(err):
-    """Of standard error, what is neither a log line (that there is no RDMA hardware is one) nor glog's word before the first."""
+    """Lines of standard error except log lines (for example that RDMA hardware is missing) and glog's first warning."""
     return [line for line in err.splitlines() if not re.match(r"[IW]\d{8} |WARNING: Logging before ", line)]
 
 
@@ -28,13 +28,13 @@ class Examples(ProgramTest):
         return client.stdout
 
     def pipe(self, *command, **streams):
-        """A process whose pipes the test reads and writes itself."""
+        """Starts a process whose pipes the test reads and writes itself."""
         process = self.enterContext(subprocess.Popen(command, **streams))
         self.addCleanup(process.kill)
         return process
 
     def end(self, server, interrupted=False):
-        """The standard output of a server that has ended well."""
+        """The standard output of a server, which must end with success."""
         if interrupted:
             server.process.terminate()
         status, out, err = server.finish()
@@ -48,7 +48,7 @@ class Examples(ProgramTest):
 
     def test_02_send_receive(self):
         server, port = self.serve("02_send_receive")
-        lines = [f"line {i}" for i in range(20)]  # more than there are receives
+        lines = [f"line {i}" for i in range(20)]  # more than posted receives
         self.use("02_send_receive", port, "\n".join(lines).encode())
         self.assertEqual(self.end(server).splitlines()[1:], lines)
 
@@ -78,7 +78,7 @@ class Examples(ProgramTest):
         server, port = self.serve("05_many_clients")
         clients = [subprocess.Popen([os.path.join(BIN, "05_many_clients"), f"127.0.0.1:{port}"], stdin=subprocess.PIPE,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
-        for number, client in enumerate(clients):  # all are connected at a time
+        for number, client in enumerate(clients):  # all are connected at the same time
             client.stdin.write(f"first of {number}\n".encode())
             client.stdin.flush()
             self.assertEqual(client.stdout.readline(), f"first of {number}\n".encode())
@@ -114,7 +114,7 @@ class Examples(ProgramTest):
                            stderr=subprocess.PIPE)
         lines = iter(server.stderr.readline, b"")
         port = next(found.group(1) for found in (re.match(rb"listening on port (\d+)", line) for line in lines) if found)
-        given = b"".join(b"%d\n" % i for i in range(1_000_000))  # more than its streams hold at a time
+        given = b"".join(b"%d\n" % i for i in range(1_000_000))  # more than its streams can hold
         client = self.pipe(os.path.join(BIN, "09_stream"), f"127.0.0.1:{port.decode()}", stdin=subprocess.PIPE,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         reader = self.pipe("cksum", stdin=server.stdout, stdout=subprocess.PIPE)
@@ -141,7 +141,8 @@ class Examples(ProgramTest):
         self.assertRegex(self.use("12_errors_and_ends", port).decode(), "^refused: WRITE with id 0 on channel \"data\"")
         server.wait_for("lost: .*\n")
         out = self.end(server, interrupted=True)
-        # Of the third the server's device may tell, and does so now and then after the client has left.
+        # The third end may also be reported by the server's device, which sometimes happens after the client has
+        # disconnected.
         self.assertRegex(" ".join(line.split(":")[0] for line in out.splitlines()[1:]),
                          "^in order given up (in order|broken) lost$")
         self.assertIn("the disk is full", out)

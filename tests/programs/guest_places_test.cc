@@ -22,7 +22,7 @@ Deadline soon() {
   return Deadline::after(std::chrono::seconds(20));
 }
 
-/// Makes a guest one that leaves when it is dismissed. `dismissed` gets its address then.
+/// Lets a guest leave when it is dismissed, and then adds its address to `dismissed`.
 void leaves_when_dismissed(GuestPlaces& places, Guest& guest, const std::string& address,
                            std::vector<std::string>& dismissed) {
   places.set_dismissal(guest, [&places, &dismissed, address](const Error& why) {
@@ -80,7 +80,7 @@ TEST(GuestPlaces, OneHostHasAtMostHalfOfTheMemory) {
   EXPECT_TRUE(places.admit("10.0.0.2:1", 50, now()).has_value());
 }
 
-/// Guests that are never at rest, because they do something whenever they are looked at.
+/// Guests that are never idle: they do something whenever their activity is checked.
 struct ActiveGuests {
   explicit ActiveGuests(const PlaceLimits& limits)
       : places(limits, [this] {
@@ -106,7 +106,7 @@ TEST(GuestPlaces, OfAHostWithMoreThanItsShareAnActiveGuestMakesRoom) {
   active.time += milliseconds(999);
   EXPECT_FALSE(active.places.admit("10.0.0.3:1", 1, now()).has_value()) << "for a second each keeps its place";
   active.time += milliseconds(1);
-  active.guests.clear();  // nobody does anything from now on: still none of them rests, as each has just been seen
+  active.guests.clear();  // no more activity; but none counts as idle yet, because each was just active
   EXPECT_TRUE(active.places.admit("10.0.0.3:1", 1, soon()).has_value());
   EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1")) << "the one that was there longest";
 }
@@ -182,7 +182,7 @@ TEST(GuestPlaces, AGuestThatWorksStays) {
   EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
 }
 
-/// Between two orders a client computes, for a while and no longer.
+/// Between two requests a client may compute, for a limited time.
 TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
   using std::chrono::seconds;
   Deadline::Clock::time_point time{};
@@ -192,7 +192,7 @@ TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
   leaves_when_dismissed(places, *first, "10.0.0.1:1", dismissed);
   first->set_pause(seconds(60));
   first->note_progress();
-  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());  // from now on its pause is seen
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());  // its pause counts from here
   time += seconds(59);
   EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   first->note_progress();
@@ -249,7 +249,7 @@ TEST(GuestPlaces, OfManyThatRestOnlyOneMakesRoom) {
   }
   EXPECT_TRUE(places.admit("10.0.0.3:1", 1, soon()).has_value());
   ASSERT_EQ(dismissed.size(), 1u);
-  EXPECT_THAT(dismissed.front(), testing::StartsWith("10.0.0.2:"));  // of the host that has most
+  EXPECT_THAT(dismissed.front(), testing::StartsWith("10.0.0.2:"));  // of the host with the most places
 }
 
 TEST(GuestPlaces, AHostThatHasAllItsPlacesLosesOneOfThem) {
@@ -270,7 +270,8 @@ TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
   ASSERT_TRUE(first.has_value());
   std::promise<void> dismissed;
   places.set_dismissal(**first, [&](const Error&) { dismissed.set_value(); });
-  // The same host waits first; its client has the place dismissed, which stays taken until the other host waits, too.
+  // The same host waits first. Its client causes the dismissal, but the place stays taken until the other host waits,
+  // too.
   auto same = std::async(std::launch::async, [&] { return places.admit("10.0.0.1:2", 1, soon()); });
   dismissed.get_future().wait();
   auto other = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, soon()); });
@@ -298,7 +299,7 @@ TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfTheseIsRefusedAndNotTheOneThatArrives
   auto other_host = wait_as("10.0.0.2:1", 1);
   auto first = wait_as("10.0.0.1:2", 2);
   auto second = wait_as("10.0.0.1:3", 3);
-  auto third = wait_as("10.0.0.1:4", 3);  // it is one of three again when the second has left
+  auto third = wait_as("10.0.0.1:4", 3);  // three wait again after the second has left
   EXPECT_EQ(second.get().code(), Errc::kServerBusy);
   EXPECT_EQ(asked_below, 2u);
   places.leave("10.0.0.1:1");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lat_bw_benchmark from outside: what it measures and prints, how it verifies, every way in which it ends."""
+"""Runs lat_bw_benchmark as a user does: its measurements, output, verification, and all ways in which it ends."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from program_runs import LAT_BW, SLOW, ProgramTest, children_of, wait_until_gone
 
 OPS = ("send", "write", "write_imm", "read", "fetch_add", "compare_swap")
 QUICK = ("--device=soft0", "--iterations=20", "--rounds=2")
-# Long enough to be killed in the middle of anything.
+# Runs long enough to be killed at any point.
 ENDLESS = ("--device=soft0", "--duration=600", "--rounds=1", "--sizes=64")
 MOMENTS = (("write", "lat"), ("send", "lat"), ("write_imm", "lat"), ("read", "lat"), ("fetch_add", "lat"),
            ("send", "bw"), ("write", "bw"), ("write", "bibw"), ("send", "bibw"), ("compare_swap", "rate"))
@@ -57,7 +57,7 @@ class Runs(ProgramTest):
         if result["measures"] in ("half-rt", "post-done"):
             us = result["latency_us"]
             ordered = [us[key] for key in ("min", "p50", "max")]
-            self.assertNotIn("p99", us)  # of 20 it would be the largest
+            self.assertNotIn("p99", us)  # with 20 it would be the largest
             self.assertNotIn("p99.9", us)
             self.assertEqual(ordered, sorted(ordered))
             self.assertTrue(us["min"] <= us["mean"] <= us["max"])
@@ -118,7 +118,7 @@ class Runs(ProgramTest):
 
     def test_a_busy_server_says_so(self):
         server, port = self.start_server(LAT_BW)
-        # Large messages: a line of small ones is over, by its greatest number of operations, before the other one gives up.
+        # Large messages: a run of small ones reaches its maximum number of operations before the other client gives up.
         first = self.start(LAT_BW, "--role=client", f"--port={port}", "--device=soft0", "--duration=600", "--rounds=1",
                            "--sizes=4M", "--ops=write", "--tests=lat")
         first.wait_for("op +measures")
@@ -216,7 +216,7 @@ class Errors(ConnectionErrors):
 
 
 class Deaths(ProgramTest):
-    """kill -9 of either side, in the middle of everything."""
+    """kill -9 of server or client, during each kind of measurement."""
 
     def setUp(self):
         super().setUp()
@@ -245,7 +245,8 @@ class Deaths(ProgramTest):
         for moment in MOMENTS:
             with self.subTest(moment=moment, seed=self.seed):
                 line = b""
-                while not line or b"it had ordered nothing" in line:  # one that is killed so early is none: RestingClients
+                # killed too early to count as a client: see RestingClients
+                while not line or b"it had ordered nothing" in line:
                     server, client, _ = self.run_until(moment)
                     client.kill()
                     began = time.monotonic()

@@ -102,7 +102,7 @@ TEST(LatencyHistogram, RefusesWhatIsCutShortOrOutOfRange) {
     EXPECT_EQ(LatencyHistogram::decode(reader).code(), Errc::kBadMessage) << length;
   }
   std::vector<std::byte> spoiled(writer.bytes().begin(), writer.bytes().end());
-  spoiled[26] = spoiled[27] = std::byte{0xff};  // the number of the one bucket
+  spoiled[26] = spoiled[27] = std::byte{0xff};  // the number of the only bucket
   WireReader reader(spoiled);
   EXPECT_THAT(LatencyHistogram::decode(reader).error().context, HasSubstr("bucket that there is not"));
 }

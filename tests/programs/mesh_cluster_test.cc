@@ -99,9 +99,9 @@ TEST(ClusterWords, AreJoined) {
   EXPECT_EQ(join_cluster_words({"p", "--cluster"}), (Words{"p", "--cluster="}));
 }
 
-// Which node this is ------------------------------------------------------------------------------------------------
+// The node's own rank ------------------------------------------------------------------------------------------------
 
-/// Hosts of which those in `here` are this machine. h9 has no address.
+/// A list of hosts. The hosts in `here` are this machine. h9 has no address.
 HostBook book(std::set<std::string> here) {
   return HostBook(Deadline::never(),
                   [here = std::move(here)](const HostPort& node, Deadline deadline) -> HostBook::Addresses {
@@ -133,7 +133,7 @@ TEST(Local, IsThisMachineAndNoOther) {
   const auto local = [](const char* host) { return is_local(*find_addresses({.host = host}, Deadline::never())); };
   EXPECT_TRUE(local("127.0.0.1"));
   EXPECT_TRUE(local("127.9.8.7"));
-  EXPECT_FALSE(local("203.0.113.1"));  // for documentation: nobody has it
+  EXPECT_FALSE(local("203.0.113.1"));  // a documentation address
 }
 
 TEST(Listening, IsEverywhereWhereTheOwnNameStandsForTheLoopbackInterfaceAndOthersAreElsewhere) {
@@ -154,7 +154,7 @@ TEST(HostBook, AsksForEachHostOnceAndForManyAtATimeUntilOneDeadline) {
     asked.insert(node.host);
     changed.notify_all();
     EXPECT_EQ(deadline.time_point(), by.time_point());
-    // None of the first has an answer before all of them have been asked for.
+    // The first lookups are only answered after all of them have started.
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return asked.size() >= HostBook::kAtOnce; }));
     return find_addresses({.host = "203.0.113.1"}, deadline);
   });
@@ -168,7 +168,7 @@ TEST(HostBook, AsksForEachHostOnceAndForManyAtATimeUntilOneDeadline) {
   EXPECT_THAT(asked, SizeIs(nodes.size() / 2)) << "what is known is not asked for again";
 }
 
-// What launchers say ------------------------------------------------------------------------------------------------
+// Variables of launchers ---------------------------------------------------------------------------------------------
 
 using Variables = std::map<std::string, std::string>;
 
@@ -214,7 +214,7 @@ TEST(JobEnvironment, OfSlurmHasHostsWhereRanksFollowThem) {
   }
   for (const char* other : {"cyclic", "cyclic:block", "plane=2", "arbitrary"}) {
     variables["SLURM_DISTRIBUTION"] = other;
-    EXPECT_TRUE(job_of(variables).has_value()) << other;  // --cluster may say where they are
+    EXPECT_TRUE(job_of(variables).has_value()) << other;  // --cluster may name the hosts
     EXPECT_THAT(hosts_of(variables).error().context, HasSubstr("--distribution=block")) << other;
   }
   variables["SLURM_NTASKS"] = "4";
@@ -262,7 +262,7 @@ TEST(JobEnvironment, OfWhatCannotBePrintedDoesNotSteerATerminal) {
   EXPECT_THAT(expand_host_list("n[\x1b]").error().context, HasSubstr("\"?\""));
 }
 
-// Each of them once made it ask for more memory than there is.
+// Each of them once caused a request for more memory than exists.
 TEST(JobEnvironment, OfMoreNodesThanAMeshHasIsRefused) {
   EXPECT_THAT(job_of({{"OMPI_COMM_WORLD_RANK", "0"},
                       {"OMPI_COMM_WORLD_SIZE", "2000000000"},

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""mesh_comm_service from outside: N nodes, every operation, every way to start them, and nodes that die, hang and come back."""
+"""Runs mesh_comm_service as a user does: N nodes, all operations, all ways to start, and nodes that die, hang and
+return."""
 
 import glob
 import json
@@ -20,7 +21,7 @@ from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 
 OPS = ("write", "write_imm", "send", "read")
-COUNTED = ("write", "write_imm", "send")  # with --verify: the target takes note of each message
+COUNTED = ("write", "write_imm", "send")  # with --verify the target checks each message
 LAUNCHERS = ("OMPI_", "PMI_", "SLURM_", "MPI_")
 
 
@@ -37,7 +38,7 @@ class MeshTest(ProgramTest):
             return json.load(file)
 
     def assert_exact(self, nodes, total, op, size, verified=True):
-        """Each node has sent `total` bytes to each other, and all of them have arrived."""
+        """Each node has sent `total` bytes to each other node, and all of them have arrived."""
         results = self.results()
         messages = -(-total // size)
         self.assertEqual(results["nodes"], nodes)
@@ -69,7 +70,7 @@ class MeshTest(ProgramTest):
         return out
 
     def start_cluster(self, count, *flags, start=None):
-        """`count` nodes, each started by itself, and their addresses. start: which of them."""
+        """Starts `count` nodes individually, and chooses their addresses. start: the ranks to start; default: all."""
         ports = hold_ports(self, count)
         self.cluster = ",".join(f"127.0.0.1:{port}" for port in ports)
         self.flags = flags
@@ -79,7 +80,8 @@ class MeshTest(ProgramTest):
         return int(self.cluster.split(",")[rank].rsplit(":", 1)[1])
 
     def wait_for_tcp(self, wanted, what):
-        """Until the system's sockets are as `wanted` says, of a set of (local port, remote port, state): nobody knocks."""
+        """Waits until wanted(sockets) is true. sockets: a set of (local port, remote port, state). Does not connect
+        itself."""
         deadline = time.monotonic() + 30 * SLOW
         while True:
             with open("/proc/net/tcp", encoding="ascii") as file:
@@ -90,13 +92,13 @@ class MeshTest(ProgramTest):
             time.sleep(0.005)
 
     def wait_until_listening(self, rank, node=None):
-        """node: its program, which may also have come to its end by now, on a machine that is slow to look."""
+        """Waits for the node's listener. node: its program, which may already have ended if this machine is slow."""
         port = self.port_of(rank)
         self.wait_for_tcp(lambda sockets: (port, 0, "0A") in sockets or (node is not None and node.process.poll() is not None),
                           "nobody listens")
 
     def wait_until_connected(self, *ranks):
-        """Others have connected to each of them."""
+        """Waits until other nodes have connected to each of these."""
         ports = {self.port_of(rank) for rank in ranks}
         self.wait_for_tcp(lambda sockets: ports <= {local for local, _, state in sockets if state == "01"}, "nobody connects")
 
@@ -130,10 +132,10 @@ class Runs(MeshTest):
                     self.run_exact(3, "send", 100_000, 4096, f"--polling={polling}", f"--threads={threads}")
 
     def test_shards(self):
-        """Each of them has a thread, as long as there are queue pairs for it: four at each node here."""
+        """Each shard has a thread if a queue pair uses it. Here each node has four queue pairs."""
         def threads_for(*more):
             self.run_exact(3, "send", 100_000, 4096, "--threads=sharded", *more)
-            # So short a run may end beside the thread of the last handshake, but not at all nodes.
+            # In such a short run the thread of the last handshake may still exist at the end, but not at all nodes.
             return min(node["threads"] for node in self.results()["by_node"])
 
         threads = {shards: threads_for(f"--shards={shards}") for shards in (1, 2, 3, 4, 256)}
@@ -210,7 +212,7 @@ class Runs(MeshTest):
             self.assert_success(node.finish())
 
     def test_under_launchers(self):
-        """As Open MPI, PMI and Slurm start them: none of them has to be here for that."""
+        """Starts nodes with the variables of Open MPI, PMI and Slurm, which need not be installed."""
         environments = (lambda rank: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2",
                                       "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
                         lambda rank: {"PMI_RANK": rank, "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"},
@@ -227,7 +229,7 @@ class Runs(MeshTest):
 
 
 class Many(MeshTest):
-    """As many nodes as have more threads than anybody has cores."""
+    """Enough nodes that the number of threads exceeds the cores of any machine."""
 
     def test_16(self):
         self.run_exact(16, "write", 64 << 10, 4096, seconds=200)
@@ -237,12 +239,12 @@ class Many(MeshTest):
 
 
 class Deaths(MeshTest):
-    """What becomes of one node of eight, and of the others by that."""
+    """The death of one of eight nodes, and its effect on the others."""
 
     NAMED_WITHIN = 2  # seconds
 
     def victim(self, program, rank):
-        """The process of a node of --local: children are started in the order of their ranks."""
+        """The process of a node of --local. Children are started in the order of their ranks."""
         return children_of(program.pid)[rank]
 
     def start_eight(self, *flags):
@@ -251,7 +253,7 @@ class Deaths(MeshTest):
         return nodes
 
     def wait_for_traffic(self, node):
-        """Until all nodes have each other, without which none begins."""
+        """Waits until all nodes are connected, because none of them sends before that."""
         deadline = time.monotonic() + 30 * SLOW
         while self.traffic_ticks(node.pid) < 20:
             self.assertLess(time.monotonic(), deadline, "no traffic")
@@ -260,13 +262,14 @@ class Deaths(MeshTest):
 
     @staticmethod
     def traffic_ticks(pid):
-        """Processor time of the threads that do a node's traffic. Connecting, which may take seconds of others, is not in it."""
+        """CPU time of the threads that do a node's traffic. Excludes connecting, which may take seconds of other
+        threads."""
         ticks = 0
         for stat in glob.glob(f"/proc/{pid}/task/*/stat"):
             try:
                 with open(stat, encoding="ascii", errors="replace") as file:
                     name, fields = file.read().rsplit(")", 1)
-            except OSError:  # it has ended
+            except OSError:  # the thread has ended
                 continue
             if "(rdma-cq-" in name:
                 ticks += int(fields.split()[11]) + int(fields.split()[12])
@@ -309,7 +312,7 @@ class Deaths(MeshTest):
             self.assertEqual([peer["rank"] for peer in node["peers"] if peer["lost"]], [3])
 
     def wait_for_error(self, node, text):
-        """Reads standard error until it has `text`; what was read is there for finish() no more."""
+        """Reads standard error until it contains `text`. finish() does not return the text that was read here."""
         seen = b""
         os.set_blocking(node.process.stderr.fileno(), False)
         deadline = time.monotonic() + 20 * SLOW
@@ -330,7 +333,7 @@ class Deaths(MeshTest):
         self.assertEqual(self.results()["missing"], [0])
 
     def test_frozen(self):
-        """It is lost when it has been silent for as long as was said; when it goes on, it is told so, and ends."""
+        """A stopped node is lost after --silent-peer-after. When it continues, it is informed of that, and ends."""
         nodes = self.start_eight("--duration=8", "--on-failure=continue", "--silent-peer-after=3")
         nodes[5].kill(signal.SIGSTOP)
         for rank, node in enumerate(nodes):
@@ -373,7 +376,7 @@ class Deaths(MeshTest):
             for peer in node["peers"]:
                 self.assertFalse(peer["lost"])
                 self.assertGreater(peer["messages"], 0)
-                if peer["rank"] == 3:  # in its first life it did not come to tell how many
+                if peer["rank"] == 3:  # its first process did not report the number
                     self.assertLessEqual(peer["arrived_bytes"], peer["bytes"])
                 else:
                     self.assertEqual(peer["arrived_bytes"], peer["bytes"])
@@ -388,7 +391,7 @@ class Deaths(MeshTest):
             self.assertTrue(wait_until_gone(child, 10), child)
 
     def start_with_victim(self, nodes, rank, *flags):
-        """So many nodes of one launcher, and the process of one of them, which has begun to send."""
+        """Starts a launcher with `nodes` nodes. Returns it and the process of node `rank`, which has begun to send."""
         program = self.start(MESH, f"--local={nodes}", "--device=soft0", "--on-failure=continue", *flags)
         while len(children_of(program.pid)) < nodes:
             pass
@@ -421,8 +424,8 @@ class Deaths(MeshTest):
 
 class Connecting(MeshTest):
     def test_frozen_while_the_nodes_connect(self):
-        """Nodes that are busy with one that does not answer do not take each other for lost. Where it had all but connected
-        itself, it may seem to be back before it is lost for good."""
+        """Nodes that wait for a node without an answer do not count each other as lost. If the stopped node had almost
+        connected, it may be reported as back before it is finally lost."""
         for victim, unless_connected in ((5, False), (0, False), (3, True)):
             with self.subTest(victim=victim, unless_connected=unless_connected):
                 nodes = self.start_cluster(8, "--total=100K", f"--connect-timeout={5 * min(SLOW, 4):g}", "--silent-peer-after=3",
@@ -448,7 +451,7 @@ REASON = why_not()
 
 @unittest.skipIf(REASON, REASON)
 class SeveralHosts(MeshTest):
-    """Four nodes, each a host of its own, which find their ranks by their addresses."""
+    """Four nodes, each on its own host, which find their ranks by their addresses."""
 
     def test_four(self):
         for family in ("ipv4", "ipv6"):
@@ -457,14 +460,16 @@ class SeveralHosts(MeshTest):
                 nodes = [hosts.run(number, [MESH, f"--cluster={cluster}", "--device=soft0", "--op=send", "--total=300K",
                                             "--verify", f"--json={self.json}"], stdout=-1, stderr=-1, text=True)
                          for number in range(4)]
-                said = [node.communicate(timeout=60 * SLOW) for node in nodes]  # of all: one that fails makes others fail
+                # wait for all: a failing node makes others fail
+                said = [node.communicate(timeout=60 * SLOW) for node in nodes]
                 self.assertEqual([(node.returncode, err) for node, (_, err) in zip(nodes, said)], [(0, "")] * 4)
                 for rank, (out, _) in enumerate(said):
                     self.assertIn(f"node {rank} of 4, ", out)
                 self.assert_exact(4, 300 << 10, "send", 4096)
 
     def test_hosts_whose_own_name_is_on_the_loopback_interface(self):
-        """As many are installed: 127.0.1.1 and the own name in /etc/hosts. The others know the address that leads there."""
+        """Like many installations: /etc/hosts has 127.0.1.1 for the host's own name. Other hosts know its real
+        address."""
         names = ("nodea", "nodeb", "nodec")
         with Hosts(3) as hosts:
             nodes = []
@@ -473,7 +478,7 @@ class SeveralHosts(MeshTest):
                 with open(table, "w", encoding="ascii") as file:
                     for other, other_name in enumerate(names):
                         file.write(f"{'127.0.1.1' if other == own else hosts[other].ipv4} {other_name}\n")
-                # Of this process alone: ip-netns(8) gives it mounts of its own.
+                # Affects only this process: ip-netns(8) gives it mounts of its own.
                 with_table = ["sh", "-ec", f"mount --bind {table} /etc/hosts; exec \"$@\"", "sh"]
                 nodes.append(hosts.run(own, [*with_table, MESH, f"--cluster={','.join(names)}", "--device=soft0", "--total=300K",
                                              "--verify", "--connect-timeout=30"], stdout=-1, stderr=-1, text=True))
@@ -561,7 +566,7 @@ class Errors(MeshTest):
         self.assert_refused(((["--gid-index=200"], ["200"]),), "--local=4")
 
     def test_few_descriptors(self):
-        """The soft limit is raised; below the hard one nothing is begun."""
+        """The soft limit is raised. If the hard limit is too low, the run does not start."""
         flags = ("--local=16", "--device=soft0", "--total=4K", "--threads=per-qp", "--polling=epoll")
         self.assert_success(self.run_program("prlimit", "--nofile=32:1024", MESH, *flags))
         self.assert_one_line(self.run_program("prlimit", "--nofile=32:128", MESH, *flags),
@@ -580,7 +585,7 @@ class Errors(MeshTest):
         self.assert_one_line(node.finish(), "node 0: node 1 ", "cannot connect to it", self.cluster.split(",")[1])
 
     def test_a_node_that_wants_something_else_is_replaced(self):
-        """Those that fit wait for the right one, whoever of them and the wrong one reaches the other first."""
+        """Nodes with correct options wait for the correct node, whichever of the two connects first."""
         for _ in range(5):
             nodes = self.start_cluster(3, "--total=64K", "--connect-timeout=60", start=[0, 1])
             self.wait_until_connected(0, 1)
@@ -595,19 +600,19 @@ class Errors(MeshTest):
                 self.assertEqual(status, 0, out + err)
 
     def test_nodes_that_want_different_things(self):
-        """Of two, neither knows that it is not the wrong one."""
+        """With two nodes, neither can know which one has the wrong options."""
         first = self.start_cluster(2, "--total=1M", "--connect-timeout=3", start=[0])[0]
         self.flags = ("--total=2M", "--connect-timeout=3")
         second = self.start_node(1)
         for node in (first, second):
             status, out, err = node.finish()
             self.assertEqual(status, 1, out + err)
-            # The one that is refused where it connects has lost the other.
+            # A node whose connection was refused reports the other node as lost.
             self.assertRegex(err, "^mesh_comm_service: node .*--total=.*--total=.*start all nodes with the same")
             self.assertRegex(err.splitlines()[-1], "^mesh_comm_service: node .: node . .*is lost: cannot connect to it")
 
     def test_an_unknown_client_is_no_matter(self):
-        """Nodes that wait for each other refuse one of another mesh, say so, and go on waiting."""
+        """Waiting nodes refuse a node of another mesh, report it, and continue to wait."""
         first = self.start_cluster(2, "--total=4K", "--connect-timeout=60", start=[0])[0]
         mine = self.cluster
         self.cluster = f"{mine.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1"
@@ -621,7 +626,7 @@ class Errors(MeshTest):
         self.assertRegex(err, r"^mesh_comm_service: node 0: refused 127\.0\.0\.1:\d+ .*nodes.*: start all nodes with the same\n$")
 
     def test_two_processes_as_one_node(self):
-        """The one that is there stays; the other one is told."""
+        """The first process stays; the second one gets an error."""
         nodes = self.start_cluster(3, "--duration=2", "--connect-timeout=60", "--on-failure=continue", start=[0, 1])
         self.wait_until_connected(0, 1)
         second = self.start(MESH, f"--cluster={self.cluster.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1", "--rank=1",
@@ -649,7 +654,7 @@ class Errors(MeshTest):
         for text in ("usage: mesh_comm_service", "--cluster=LIST", "--on-failure=stop|continue", "--heatmap=FILE",
                      "(default adaptive)", "(default shared-cq)"):
             self.assertIn(text, " ".join(out.split()))
-        for text in ("none:", "--role", "client:"):  # what this program does not have
+        for text in ("none:", "--role", "client:"):  # options that this program does not have
             self.assertNotIn(text, out)
 
 

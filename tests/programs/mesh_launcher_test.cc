@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// 'S': it sleeps, 'Z': it has ended; ...
+/// 'S': sleeps, 'Z': has ended; ...
 char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -33,7 +33,7 @@ char state_of(pid_t pid) {
   return state_of(pid) == state;
 }
 
-// Node 0 has said where it listens, and is killed before node 1 has: the list of nodes has nobody to go to.
+// Node 0 has reported its address, and is killed before node 1 has: the list of nodes cannot be sent to it.
 TEST(Launcher, SaysWhichNodeWasKilledWhileTheOthersStart) {
   std::array<int, 2> pipe_ends{};
   ASSERT_EQ(pipe(pipe_ends.data()), 0);
@@ -83,7 +83,7 @@ TEST(Launcher, PrintsTheSummaryLastAndAWarningOnce) {
   EXPECT_EQ(logged.find("no hardware"), logged.rfind("no hardware")) << logged;
 }
 
-// Then the system forgets how they end, so it cannot be known whether all went well.
+// With SIGCHLD ignored the system does not keep exit statuses, so it is unknown whether all nodes succeeded.
 TEST(Launcher, EndsWhereTheEndOfChildrenIsNotKept) {
   const auto kept = std::signal(SIGCHLD, SIG_IGN);
   const int outcome =

@@ -1,4 +1,4 @@
-// Nodes against processes that are not what a node should be.
+// Nodes and processes that behave differently from a node.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Introduction introduction_of(std::uint32_t rank, std::uint32_t nodes, const Term
   return {.rank = rank, .nodes = nodes, .incarnation = 1000 + rank, .terms = terms};
 }
 
-/// Says that it is a node.
+/// A client that claims to be a node.
 class Impostor final : public ActingSession<ClientSession> {
  public:
   Impostor(const Introduction& introduction, std::uint16_t port, std::string channel = kDataChannel)
@@ -62,7 +62,7 @@ class Impostor final : public ActingSession<ClientSession> {
     return endpoint.channel().post_recv(note_.at(0), {.id = 1});
   }
 
-  /// The bytes of a client's handshake, up to where the server expects it at the barrier.
+  /// The bytes that a client sends in its handshake, up to the barrier.
   [[nodiscard]] std::vector<std::byte> opening(const EndPoint& endpoint) const {
     EndPointCard card = endpoint.core()->card();
     card.private_data = introduction_.encode();
@@ -71,26 +71,26 @@ class Impostor final : public ActingSession<ClientSession> {
     bytes.insert(bytes.end(), offer.begin(), offer.end());
     return bytes;
   }
-  /// Its message is not what a node would send; returns when that has been taken.
+  /// Sends a message that a node would not send. Returns when the node has received it.
   void send_wrong_message(const EndPoint& endpoint) {
     const auto size = static_cast<std::uint32_t>(introduction_.terms.size);
     const auto buffer = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = size, .block_count = 1});
     const BufferSlice message = buffer.at(0).first(size);
     if (introduction_.terms.op == Operation::kSend) {
       EXPECT_TRUE(endpoint.channel().post_send(message, {.id = 2}));
-    } else {  // the right bytes with a wrong number
+    } else {  // correct bytes with a wrong number
       programs::fill_pattern(message.bytes(), message_seed(static_cast<int>(introduction_.rank), 0, 0));
       EXPECT_TRUE(
           endpoint.channel().post_write(message, *endpoint.remote_region(kTrafficRegion), {.id = 2, .immediate = 77}));
     }
-    for (bool told = false; !told;) {  // that it has arrived
+    for (bool told = false; !told;) {  // waits for its arrival
       const auto completion = endpoint.next(Deadline::after(kLong));
       ASSERT_TRUE(completion);
       ASSERT_TRUE(completion->ok()) << completion->status().message();
       told = completion->operation == Operation::kRecv;
     }
   }
-  /// Whether a READ of the node's memory succeeds; the node may end the connection before that is known.
+  /// Whether a READ from the node succeeds. The node may end the connection before that is known.
   static bool reads(const EndPoint& endpoint, RemoteRegion region) {
     const auto mine = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = 64, .block_count = 1});
     region.length = 64;
@@ -102,7 +102,7 @@ class Impostor final : public ActingSession<ClientSession> {
       if (completion->operation == Operation::kRead) return completion->ok();
     }
   }
-  /// Makes the node lose it; returns when it has.
+  /// Makes the node count it as lost. Returns when it has.
   static void be_lost(const EndPoint& endpoint) {
     const std::array<std::byte, 3> no_mail{};
     ASSERT_TRUE(endpoint.send_message(no_mail, Deadline::after(kLong)).ok());
@@ -119,7 +119,7 @@ class Impostor final : public ActingSession<ClientSession> {
   RDMABuffer note_;
 };
 
-/// Where the nodes of a test listen: each waits for all of them.
+/// The addresses of the nodes of a test: each node waits for all of them.
 class Ports {
  public:
   explicit Ports(std::size_t nodes) : ports_(nodes) {}
@@ -147,7 +147,7 @@ class Ports {
   std::vector<std::uint16_t> ports_;
 };
 
-/// Where a node is reached at its address in the list, and answers with its introduction.
+/// A listener at a node's address in the list, which answers with the node's introduction.
 class Address {
  public:
   explicit Address(const Introduction& introduction)
@@ -222,7 +222,7 @@ UniqueFd connect_from(const char* source, std::uint16_t port) {
   return fd;
 }
 
-/// Reads until a message of that type has come. Whether it has: not if the connection has ended.
+/// Reads until a message of type `wanted` arrives. Returns false if the connection has ended.
 bool read_until(int fd, MessageType wanted) {
   MessageAssembler assembler;
   for (;;) {
@@ -238,19 +238,20 @@ void send_bytes(int fd, const std::vector<std::byte>& bytes) {
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-/// Repeats what a node has said, from another address, until it is established. Returns when the peer's signs of life arrive.
+/// Replays the handshake of a node from another address until it is established. Returns when the peer's heartbeats
+/// arrive.
 UniqueFd replay_from(const char* source, std::uint16_t port, const std::vector<std::byte>& opening) {
   for (;;) {
     UniqueFd fd = connect_from(source, port);
     send_bytes(fd.get(), opening);
-    if (testing::Test::HasFailure()) return fd;                  // nobody listens
-    if (!read_until(fd.get(), MessageType::kBarrier)) continue;  // the one before has not quite ended
+    if (testing::Test::HasFailure()) return fd;                  // no process listens
+    if (!read_until(fd.get(), MessageType::kBarrier)) continue;  // the previous one has not quite ended
     send_bytes(fd.get(), *frame_message(MessageType::kBarrier, BarrierTag{"rdmacomm.established"}.encode()));
     if (read_until(fd.get(), MessageType::kHeartbeat)) return fd;
   }
 }
 
-/// What a node says first, up to the barrier.
+/// The first messages of a node, up to the barrier.
 std::vector<std::byte> opening_of(const Introduction& introduction) {
   Introduction other = introduction;
   other.rank = 0;
@@ -261,8 +262,8 @@ std::vector<std::byte> opening_of(const Introduction& introduction) {
   return impostor->opening(*endpoint);
 }
 
-/// A port on which nobody listens. While this lives, the system gives it to nobody who asks for any port; who sets SO_REUSEADDR,
-/// as listeners of the library do, can listen there.
+/// A port without a listener. While this object lives, the system does not assign the port to sockets that ask for any
+/// port. A listener with SO_REUSEADDR, as in this library, can use it.
 class HeldPort {
  public:
   HeldPort() {
@@ -281,13 +282,14 @@ class HeldPort {
   sockaddr_in address_{};
 };
 
-/// Who completes the handshake of node 1 before that is there: from an address of the mesh, or from another one.
+/// A client that completes the handshake of node 1 before node 1 itself does: from an address of the mesh, or from
+/// another one.
 class Forerunner : public testing::TestWithParam<const char*> {
  protected:
   static constexpr Terms kTerms{.op = Operation::kSend, .size = 64, .total = 64, .depth = 2};
   Forerunner() : opening_(opening_of(introduction_of(1, 2, kTerms))) { ports_.set(1, port_of_one_.number()); }
 
-  /// Node 1 comes, and both do what they are to do.
+  /// Starts node 1 and expects that both nodes succeed.
   void expect_run() {
     RunningNode one(1, 2, kTerms, ports_, ports_.wait_for(1));
     for (RunningNode* const each : {&zero_, &one}) {
@@ -329,7 +331,7 @@ class WrongMessages : public testing::TestWithParam<Operation> {};
 INSTANTIATE_TEST_SUITE_P(Operations, WrongMessages, testing::Values(Operation::kSend, Operation::kWriteImm),
                          [](const auto& op) { return std::string(op_name(op.param)); });
 
-// Who has sent them is no more: nobody but their target can tell.
+// The sender no longer exists, so only the receiver can report the error.
 TEST_P(WrongMessages, OfANodeThatIsLostAreNotForgotten) {
   const Terms terms{.op = GetParam(), .size = 4096, .total = 4096, .depth = 2, .verify = true};
   Ports ports(3);
@@ -373,7 +375,7 @@ TEST(PastLives, AddUp) {
   EXPECT_EQ(figures.latency_us.count, 1U);
 }
 
-/// The connections of node 0 of two, to which nobody of its kind comes.
+/// The connections of node 0 of two. The test plays the other node.
 class Door : public testing::Test {
  protected:
   void open(const Terms& terms, std::uint32_t nodes = 2) {
@@ -389,7 +391,7 @@ class Door : public testing::Test {
     const Status listening = connections_->listen({"127.0.0.1", 0});
     ASSERT_TRUE(listening.ok()) << listening.message();
   }
-  /// All of them, in any order.
+  /// Waits for all of `kinds`, in any order.
   void wait_for(std::same_as<NodeEvent::Kind> auto... kinds) {
     std::vector<NodeEvent::Kind> awaited{kinds...};
     const Deadline soon = Deadline::after(kLong);
@@ -426,7 +428,7 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   const auto second = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto present = first->connect();
   ASSERT_TRUE(present.has_value()) << present.status().message();
-  wait_for(NodeEvent::Kind::kArrived, NodeEvent::Kind::kConnected);  // which node 0 may notice later than node 1
+  wait_for(NodeEvent::Kind::kArrived, NodeEvent::Kind::kConnected);  // node 0 may notice this later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));

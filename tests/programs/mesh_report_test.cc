@@ -176,7 +176,7 @@ TEST(HeatMap, OfManyNodesStaysAPicture) {
   EXPECT_THAT(heat_map_svg(head_of(2), Matrix(2, std::vector<double>(2))), Not(HasSubstr("nan")));
 }
 
-// 560 pixels, of which a letter of 11 takes 7 at most.
+// 560 pixels. A letter of size 11 needs 7 at most.
 TEST(HeatMap, HasLinesThatFitItsWidth) {
   ReportHead head{
       .terms = {.op = Operation::kWriteImm, .size = 1000001, .duration_us = 86399999999, .depth = 4096, .verify = true},

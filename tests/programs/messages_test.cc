@@ -57,7 +57,7 @@ TEST(Messages, TextOfThePeerCannotSteerATerminal) {
   EXPECT_EQ(reply->device, "?[31mred?");
 }
 
-/// Whatever becomes of the bytes on the way: a plan that is accepted can be followed, and its bounds hold.
+/// For any change of the bytes in transit: a plan that is accepted can be carried out and is within its limits.
 TEST(MessagesFuzz, MutatedPlansAreRefusedOrWithinBounds) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

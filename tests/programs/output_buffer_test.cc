@@ -1,4 +1,4 @@
-// The buffer behind std::cout of the programs: several threads at a time, and errors.
+// The buffer behind std::cout in the programs: used by several threads at the same time, and errors.
 #include "support/output_buffer.h"
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ TEST_F(OutputBufferTest, SeveralThreadsLoseNothingAndRepeatNothing) {
     threads.emplace_back([this, line = std::to_string(number) + "\n"] {
       for (int i = 0; i < kLines; ++i) {
         buffer_.sputn(line.data(), 2);
-        if (i % 3 == 0) buffer_.pubsync();  // as a line to std::cerr does with std::cout's
+        if (i % 3 == 0) buffer_.pubsync();  // like a line to std::cerr, which flushes std::cout
       }
     });
   }

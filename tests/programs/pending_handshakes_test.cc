@@ -11,7 +11,7 @@ const PendingHandshakes::Clock::time_point kStart{};
 constexpr const char* kMember = "10.0.0.2:40000";
 constexpr const char* kOther = "10.0.0.9:40000";
 
-/// The handshake whose place it takes; "busy": it gets none; empty: the place was free.
+/// Returns the address whose place it takes; "busy": no place; empty: the place was free.
 std::string enter(PendingHandshakes& pending, int rank, const std::string& address,
                   PendingHandshakes::Clock::time_point now = kStart) {
   const auto entered = pending.enter(rank, address, now);
@@ -24,7 +24,7 @@ TEST(PendingHandshakes, EachNodeHasOnePlace) {
   EXPECT_EQ(enter(pending, 1, kOther), "");
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:1"), "busy");
   EXPECT_EQ(enter(pending, 2, "10.0.0.8:2"), "");
-  pending.leave("10.0.0.8:1");  // which has no place
+  pending.leave("10.0.0.8:1");  // has no place
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:3"), "busy");
   pending.leave(kOther);
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:4"), "");
@@ -35,11 +35,11 @@ TEST(PendingHandshakes, OneThatRestsGivesItsPlaceToANewerOne) {
   (void)enter(pending, 1, kOther);
   EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience - 1ms), "busy");
   EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience), kOther);
-  pending.leave(kOther);  // when it has ended: the place is not its any more
+  pending.leave(kOther);  // after its end: the place is no longer its own
   EXPECT_EQ(enter(pending, 1, kOther, kStart + PendingHandshakes::kPatience), "busy");
 }
 
-/// Connections from the node's own host, of somebody else, rest in all places and come back as soon as they are ended.
+/// Connections of another user on the node's own host use all places and are opened again as soon as they are ended.
 TEST(PendingHandshakes, ANodeGetsInAmongManyOfItsOwnHost) {
   constexpr int kMany = 32;
   PendingHandshakes pending;
@@ -52,7 +52,7 @@ TEST(PendingHandshakes, ANodeGetsInAmongManyOfItsOwnHost) {
   int turns = 0;
   for (bool is_in = false; !is_in && turns < kMany; ++turns) {
     now += PendingHandshakes::kPatience;
-    for (int waiting = 1; waiting < port; ++waiting) {  // all that wait hear of it at once, and some are ended
+    for (int waiting = 1; waiting < port; ++waiting) {  // all waiting ones try at once; some are ended
       const std::string ended = enter(pending, 1, "10.0.0.2:" + std::to_string(waiting), now);
       if (ended != "busy" && !ended.empty()) (void)arrive();
     }
@@ -88,7 +88,7 @@ TEST(PendingHandshakes, HostsOfTheMeshComeFirst) {
   for (const char* known : {"10.0.0.2", "10.0.0.2:2020", "::ffff:10.0.0.2"}) {
     PendingHandshakes pending;
     pending.know_host(known);
-    pending.know_host("node7");  // no address: nothing is known by that
+    pending.know_host("node7");  // not an address, so ignored
     (void)enter(pending, 1, kOther);
     EXPECT_EQ(enter(pending, 1, kMember), kOther) << known;
     EXPECT_EQ(enter(pending, 1, kOther, kStart + 1h), "busy") << known;

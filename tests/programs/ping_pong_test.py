@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ping_pong_test from outside: every verb, every way to start it, every way in which it ends."""
+"""Runs ping_pong_test as a user does: every verb, every way to start it, every way in which it ends."""
 
 import os
 import signal
@@ -115,7 +115,7 @@ class Runs(ProgramTest):
 
 
 class Killed(ProgramTest):
-    """kill -9 of either side, in any phase of the run: the other one names it in one line."""
+    """kill -9 of server or client, in each phase of the run: the survivor prints one line that names the peer."""
 
     MOMENTS = ("path MTU", "SEND ", "WRITE ", "READ ", "COMPARE_SWAP ", "RECV ")
     LONG = ("--size=16M", "--iterations=1000000")
@@ -134,7 +134,7 @@ class Killed(ProgramTest):
                 self.assert_one_line(client.finish(), f"127.0.0.1:{port}", f"pid {server.pid}")
 
     def test_of_the_client(self):
-        for moment in self.MOMENTS[1:]:  # before it has asked for anything, it is none: RestingClients
+        for moment in self.MOMENTS[1:]:  # earlier it does not count as a client: see RestingClients
             with self.subTest(moment):
                 server, client, _ = self.run_until(moment)
                 client.kill()
@@ -142,12 +142,12 @@ class Killed(ProgramTest):
 
 
 class Frozen(ProgramTest):
-    """A process that is stopped gives no sign of life, whatever its device still does."""
+    """A stopped process sends no heartbeats, even if its device still works."""
 
     LONG = ("--size=16M", "--iterations=1000000")
 
     def freeze(self, *arguments):
-        """A client in the middle of a run, whose server has just been stopped."""
+        """Starts a client, and stops its server in the middle of the run."""
         server, port = self.start_server(PING_PONG)
         client = self.start(PING_PONG, "--role=client", f"--port={port}", "--device=soft0", *self.LONG, *arguments)
         client.wait_for("(?m)^SEND ")
@@ -156,7 +156,7 @@ class Frozen(ProgramTest):
 
     def test_it_is_lost_after_the_time_that_was_given(self):
         server, client = self.freeze("--silent-peer-after=3")
-        self.assert_one_line(client.finish(), f"pid {server.pid}", "silent for [3-9] s")  # not the 10 s of the default
+        self.assert_one_line(client.finish(), f"pid {server.pid}", "silent for [3-9] s")  # not the default of 10 s
 
 
 class Errors(ConnectionErrors):

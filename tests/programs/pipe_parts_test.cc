@@ -1,4 +1,4 @@
-// What rdma_send and rdma_recv are made of: what they say to each other, their standard streams, checksum, progress.
+// Parts of rdma_send and rdma_recv: their messages, standard streams, checksum, progress.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// What they say ---------------------------------------------------------------------------------------------------
+// Messages --------------------------------------------------------------------------------------------------------
 
 TEST(PipeTerms, GoThereAndBack) {
   for (const Terms& terms : {Terms{}, Terms{.block_bytes = 4096, .blocks = 2, .checksum = false, .size = 0},
@@ -66,7 +66,8 @@ TEST(PipeTerms, OfAnotherVersionSayBothVersions) {
   EXPECT_THAT(terms.error().context, HasSubstr("rdma_send speaks version 7, this one version 1"));
 }
 
-/// Every message with every byte changed, cut and lengthened: refused, or within its bounds, and never read past.
+/// Every message with every byte changed, cut and lengthened: it is refused or within its limits, and never read beyond
+/// its end.
 template <typename Message>
 void distort(const std::vector<std::byte>& good) {
   for (std::size_t length = 0; length < good.size(); ++length) {
@@ -122,7 +123,7 @@ TEST(PipeChecksum, DoesNotDependOnThePieces) {
   }
 }
 
-TEST(PipeChecksum, IsXxh3) {  // as xxhsum -H3 has it
+TEST(PipeChecksum, IsXxh3) {  // the value of xxhsum -H3
   EXPECT_EQ(Checksum(true).value(), 0x2d06800538d394c2U);
   EXPECT_EQ(Checksum(false).value(), std::nullopt);
 }
@@ -241,7 +242,7 @@ TEST_F(StandardStreams, ThatAreNoneAreRefused) {
   EXPECT_EQ(Output::open(pipe.fds[0], wake.fd(), false).code(), std::errc::bad_file_descriptor);
 }
 
-/// More than a pipe holds, to a reader that takes it bit by bit; also where the pipe cannot be opened once more.
+/// More data than a pipe holds, to a reader that reads it in small parts; also if the pipe cannot be opened again.
 void expect_all_written(int to, int from, const Output& output) {
   std::vector<std::byte> data(3'000'000);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 7 + i / 251);
@@ -313,7 +314,7 @@ TEST(PipeProgress, SaysWhatItWas) {
   EXPECT_THAT(stats_text(0, 0, 0, 0, {}), testing::EndsWith(", no checksum"));
 }
 
-/// A stream that other threads may look at while it is written to.
+/// A stream that other threads may read while it is written.
 struct Watched : std::streambuf {
   int overflow(int c) override {
     const std::lock_guard lock(mutex);
@@ -356,7 +357,7 @@ TEST(PipeProgress, IsNotShownToFiles) {
   EXPECT_EQ(out.str(), "rdmacomm: a line\n");
 }
 
-// Words -----------------------------------------------------------------------------------------------------------
+// Texts -----------------------------------------------------------------------------------------------------------
 
 TEST(PipeFlags, ReceiversHavePorts) {
   const auto receivers = read_receivers({"a", "b:7", "::1", "[::1]:8"}, 2020);

@@ -1,5 +1,5 @@
-// rdma_recv and a sender that is none of ours: wrong checksums, wrong totals, other versions, leaving early; and the other
-// way round.
+// rdma_recv with a forged sender: wrong checksums, wrong totals, other versions, early disconnects. And rdma_send with
+// a forged receiver.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,10 +39,10 @@ PipeFlags flags_for(const HostPort& address) {
 
 /// A receiver that writes to /dev/null, on a thread.
 struct RunningReceiver {
-  /// forward  and whom else it passes on to, without writing then
-  /// handshake  how long a sender may take to open its stream
-  /// rest  after which a sender that has sent nothing gives way
-  /// timeout  until which a sender's first byte is waited for
+  /// forward  receivers to which it forwards the data; then it does not write
+  /// handshake  time in which a sender must open its stream
+  /// rest  time after which a sender that has sent nothing loses its place
+  /// timeout  time to wait for a sender's first byte
   explicit RunningReceiver(const std::vector<HostPort>& forward = {},
                            std::chrono::milliseconds handshake = std::chrono::seconds(20),
                            std::chrono::milliseconds rest = std::chrono::hours(1),
@@ -74,7 +74,7 @@ struct RunningReceiver {
   std::future<Status> outcome;
 };
 
-/// A sender that says what a test wants.
+/// A sender that sends what the test specifies.
 struct ForgedSender : ActingSession<ClientSession> {
   ForgedSender(std::uint16_t port, std::vector<std::byte> said)
       : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
@@ -96,7 +96,7 @@ struct ForgedSender : ActingSession<ClientSession> {
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     stream = std::move(*opened);
   }
-  /// Sends some bytes, and what a test says that they were. Returns the verdict.
+  /// Sends some bytes, and `total` as their description. Returns the verdict.
   std::string send(std::string_view text, const Total& total) {
     auto memory = RDMABuffer::allocate(device(), {});
     EXPECT_TRUE(memory.has_value());
@@ -134,7 +134,8 @@ TEST(PipeReceiver, ComparesTheChecksum) {
   }
 }
 
-/// Who only passes on does not look at the bytes; who gets them does, and all on the way hear of it.
+/// A receiver that only forwards does not check the bytes. The receivers that write them do, and all programs of the
+/// chain get the result.
 TEST(PipeReceiver, LeavesTheChecksumToThoseBehindIt) {
   for (const bool right : {true, false}) {
     RunningReceiver last;
@@ -208,7 +209,7 @@ TEST(PipeReceiver, SaysThatTheSenderLeftEarly) {
   EXPECT_FALSE(receiver.outcome.get().ok());
 }
 
-/// Connects as soon as the receiver has noticed that the sender before has gone.
+/// Connects as soon as the receiver has noticed that the previous sender has disconnected.
 void connect_in_turn(std::optional<ForgedSender>& sender, std::uint16_t port) {
   for (bool there = false; !there;) {
     sender.emplace(port, Terms{.checksum = false}.encode());
@@ -225,7 +226,7 @@ void connect_in_turn(std::optional<ForgedSender>& sender, std::uint16_t port) {
 TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
   RunningReceiver receiver;
   std::optional<ForgedSender> sender;
-  connect_in_turn(sender, receiver.port);  // and leaves before there is a stream
+  connect_in_turn(sender, receiver.port);  // disconnects before a stream is open
   connect_in_turn(sender, receiver.port);
   sender->open_stream(sender->endpoint);
   sender->endpoint.stop();
@@ -263,7 +264,7 @@ TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFillItsOutput) {
   EXPECT_THAT(said, HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
 }
 
-/// A sender behind those that a test has let go; what it sends arrives.
+/// After the earlier senders of a test have disconnected: a new sender is served, and its data arrives.
 void expect_the_next_is_served(RunningReceiver& receiver, std::optional<ForgedSender>& sender) {
   connect_in_turn(sender, receiver.port);
   sender->open_stream(sender->endpoint);
@@ -272,12 +273,12 @@ void expect_the_next_is_served(RunningReceiver& receiver, std::optional<ForgedSe
   EXPECT_EQ(receiver.says(), "ok");
 }
 
-/// Those behind it hear nothing of senders that send nothing.
+/// The next receivers of a chain are not affected by senders that send nothing.
 TEST(PipeReceiver, PassesOnTheNextSendersBytesWhereOneLeavesBefore) {
   RunningReceiver last;
   RunningReceiver middle({{"127.0.0.1", last.port}});
   std::optional<ForgedSender> sender;
-  connect_in_turn(sender, middle.port);  // and leaves before there is a stream
+  connect_in_turn(sender, middle.port);  // disconnects before a stream is open
   connect_in_turn(sender, middle.port);
   sender->open_stream(sender->endpoint);
   sender->endpoint.stop();
@@ -346,7 +347,7 @@ TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
   }
 }
 
-/// Gets as far as the server's answer, and does not say that it is ready.
+/// Stops its handshake after the server's answer, and never reports that it is ready.
 struct StalledSender : ForgedSender {
   using ForgedSender::ForgedSender;
   ~StalledSender() override { stop(); }
@@ -367,7 +368,7 @@ TEST(PipeReceiver, ASenderThatDoesNotFinishItsHandshakeGivesWayToOneThatWaits) {
   std::optional<ForgedSender> sender;
   expect_the_next_is_served(receiver, sender);
   stalled.go_on.set_value();
-  (void)connecting.get();  // the receiver's half of the barrier may have come before
+  (void)connecting.get();  // the receiver's half of the barrier may have arrived before
 }
 
 TEST(PipeReceiver, ASenderThatHasSentAByteMayRest) {
@@ -381,7 +382,7 @@ TEST(PipeReceiver, ASenderThatHasSentAByteMayRest) {
   EXPECT_EQ(receiver.says(), "ok");
 }
 
-/// A receiver that says what a test wants.
+/// A receiver that does what the test specifies.
 struct ForgedReceiver : ActingSession<ServerSession> {
   ForgedReceiver() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
   ~ForgedReceiver() override { stop(); }
@@ -391,7 +392,7 @@ struct ForgedReceiver : ActingSession<ServerSession> {
     return {};
   }
   enum class When { kConnected, kOpen };
-  /// Lets another sender go first.
+  /// Refuses a sender because another one waits.
   void send_away(When when) {
     auto endpoint = accept(soon());
     ASSERT_TRUE(endpoint.has_value());
@@ -404,7 +405,7 @@ struct ForgedReceiver : ActingSession<ServerSession> {
     (*endpoint).abort(make_error(Errc::kServerBusy, "another sender waits"));
     (*endpoint).stop();
   }
-  /// Takes one sender's bytes, all of them, and answers.
+  /// Receives all bytes of one sender, and answers.
   void serve(std::vector<std::byte> answer) {
     ASSERT_NO_FATAL_FAILURE(open());
     serve_opened(std::move(answer));
@@ -429,13 +430,13 @@ struct ForgedReceiver : ActingSession<ServerSession> {
     (void)endpoint.receive_message(soon());
   }
 
-  std::function<void()> before_connection = {};  ///< called before each one is let in
+  std::function<void()> before_connection = {};  ///< called before each connection
   EndPoint endpoint = {};
   RDMAStream stream = {};
   std::vector<std::size_t> blocks = {};  ///< their sizes
 };
 
-// Until its first byte is there, a sender's place can be taken: a block of half a MiB takes seconds on a slow network.
+// Until its first byte has arrived, a sender can lose its place. A block of half a MiB takes seconds on a slow network.
 TEST(PipeSender, SendsASmallBlockFirst) {
   ForgedReceiver receiver;
   EXPECT_TRUE(receiver.start().ok());
@@ -464,7 +465,7 @@ TEST(PipeSender, TriesAgainIfItsReceiverLetsAnotherSenderGoFirst) {
   serving.get();
 }
 
-/// One whose input is quiet after it has connected; direct: as rdma_recv --forward sends.
+/// A sender whose input is idle after it has connected. direct: sends like rdma_recv --forward.
 void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
   SCOPED_TRACE(std::to_string(bytes) + (direct ? " bytes, direct" : " bytes"));
   ForgedReceiver receiver;
@@ -497,7 +498,7 @@ void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
   }
   const Status finished = outlets.finish({.bytes = bytes});
   EXPECT_TRUE(finished.ok()) << finished.message();
-  sender.reset();  // who serves it waits for that
+  sender.reset();  // the serving thread waits for that
   serving.get();
   EXPECT_EQ(std::accumulate(receiver.blocks.begin(), receiver.blocks.end(), std::size_t{0}), bytes);
 }
@@ -508,7 +509,7 @@ TEST(PipeSender, ComesBackWithItsFirstBlockIfItsReceiverLetAnotherSenderGoFirst)
   }
 }
 
-/// Two receivers, of which the second one has let another sender go first.
+/// Two receivers. The second one has refused the sender because another one waits.
 struct TwoReceivers {
   TwoReceivers() {
     EXPECT_TRUE(first.start().ok());
@@ -533,7 +534,7 @@ struct TwoReceivers {
                                                     .say = [this](const std::string& line) { said.set_value(line); }}};
 };
 
-// One that has got nothing may be asked to let another sender go first, and connecting may take long.
+// A sender whose receiver has no data yet may be refused because another sender waits, and connecting may take long.
 TEST(PipeSender, SendsToThoseItIsConnectedToBeforeItConnectsToOthersAgain) {
   TwoReceivers both;
   std::promise<void> first_has_it;

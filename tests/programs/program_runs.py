@@ -1,4 +1,4 @@
-"""Runs the programs of rdmacomm from outside: what their tests share."""
+"""Runs the programs of rdmacomm as a user does. Shared by their tests."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import time
 import unittest
 
 BIN = os.environ.get("RDMACOMM_BIN", "")
-# Sanitizers make everything slower; limits that are promises hold without them only.
+# Sanitizers make everything slower. Promised time limits only hold without them.
 SLOW = float(os.environ.get("RDMACOMM_SLOWNESS", "1"))
 PING_PONG = os.path.join(BIN, "ping_pong_test")
 LAT_BW = os.path.join(BIN, "lat_bw_benchmark")
@@ -53,7 +53,7 @@ class Program:
         self.process.send_signal(number)
 
     def end(self):
-        """For the end of a test, whatever happened in it."""
+        """Ends the program at the end of a test, whether or not the test has failed."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
@@ -65,7 +65,7 @@ def children_of(pid):
 
 
 def is_running(pid):
-    """Whether the process is there and no zombie."""
+    """Whether the process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -87,7 +87,7 @@ def shared_memory_names():
 
 
 class ProgramTest(unittest.TestCase):
-    maxDiff = None  # what a program said is shown whole
+    maxDiff = None  # show texts completely
 
     def setUp(self):
         self.shared_memory = shared_memory_names()
@@ -101,7 +101,7 @@ class ProgramTest(unittest.TestCase):
         return program
 
     def start_server(self, program, *arguments):
-        """A server of `program`. Returns it and its port."""
+        """Starts a server of `program`. Returns it and its port."""
         server = self.start(program, "--role=server", "--port=0", "--device=soft0", *arguments)
         return server, int(server.wait_for(r"listening on port (\d+)").group(1))
 
@@ -115,7 +115,7 @@ class ProgramTest(unittest.TestCase):
         return out
 
     def assert_one_line(self, result, *parts):
-        """Exit status 1, one line on standard error that has all the parts, and no trace."""
+        """Expects exit status 1, one line on standard error that contains all `parts`, and no trace."""
         status, out, err = result
         self.assertEqual(status, 1, out + err)
         self.assertEqual(len(err.splitlines()), 1, err)

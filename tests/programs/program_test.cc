@@ -1,4 +1,4 @@
-// What a program says of a failure.
+// The messages that a program prints for a failure.
 #include "support/program.h"
 
 #include <gtest/gtest.h>

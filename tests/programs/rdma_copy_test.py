@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""rdma_copy from outside: trees, sizes, names, what a server refuses, copies that are cut off, and every error line."""
+"""Runs rdma_copy as a user does: trees, sizes, names, refusals of a server, interrupted copies, and every error
+line."""
 
 import errno
 import fcntl
@@ -48,7 +49,7 @@ def sha_of(file):
 
 
 def data_of(path):
-    """All of a file that is not zero, by its place; holes are not read."""
+    """All data of a file that is not zero, by offset. Holes are not read."""
     found, at = {}, 0
     with open(path, "rb") as file:
         end = os.fstat(file.fileno()).st_size
@@ -73,7 +74,7 @@ def description(path, times):
 
 
 def tree(top, times=False):
-    """All that is in a directory, by relative name (in bytes)."""
+    """The contents of a directory, by relative name (in bytes)."""
     top = os.fsencode(top)
     found = {}
     for folder, folders, files in os.walk(top):
@@ -116,7 +117,7 @@ class CopyTest(ProgramTest):
         return server
 
     def begin(self, *words, host="127.0.0.1", prefix=(), **options):
-        """A word that begins with ":" is on the server."""
+        """Starts a copy. A word that begins with ":" is a path on the server."""
         words = [host + word if word.startswith(":") else word for word in words]
         return self.start(*prefix, COPY, f"--port={self.port}", "--device=soft0", *words, **options)
 
@@ -133,7 +134,7 @@ class CopyTest(ProgramTest):
         self.assertEqual((status, err), (0, ""))
 
     def wait_until_nobody_writes(self, name):
-        """The server hears of a client's death in a moment."""
+        """Waits until the server has noticed a client's death, which takes a moment."""
         with open(self.path(name), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
 
@@ -181,7 +182,7 @@ class Runs(CopyTest):
         self.assertEqual(tree(self.path("root/tree"), times=True), tree(top, times=True))
         self.assert_copied("-ra", ":tree", self.path("out"))
         self.assertEqual(tree(self.path("out/tree"), times=True), tree(top, times=True))
-        # Once more, over what is there.
+        # Copies again, over the existing files.
         for more in ([], ["--resume"], ["--delta"], ["--fsync"], ["--no-checksum"]):
             with self.subTest(more):
                 self.assert_copied("-ra", *more, top, ":")
@@ -200,7 +201,7 @@ class Runs(CopyTest):
         self.assertEqual(tree(self.path("out/x")), tree(top))
 
     def test_the_documented_lines_resume(self):
-        """The lines of docs/rdma_copy.md and --help that begin a copy and end it."""
+        """The commands that docs/rdma_copy.md and --help show for starting and resuming a copy."""
         self.serve()
         self.make_tree()
         self.file("in/tree/big", self.random.randbytes(8 * MIB))
@@ -222,7 +223,7 @@ class Runs(CopyTest):
         self.assertEqual(tree(self.path("root/backup"), times=True), tree(self.path("in/tree"), times=True))
 
     def test_a_trailing_slash(self):
-        """Of a source: what is in it. Of a destination: a directory, which is made."""
+        """For a source, a slash means its contents. For a destination, a directory that is created if it is missing."""
         self.serve()
         self.file("in/tree/a", b"a")
         self.assert_copied("-r", self.path("in/tree/"), ":other")
@@ -280,7 +281,8 @@ class Runs(CopyTest):
         self.assertEqual(stat.S_IMODE(os.stat(self.path("root/file")).st_mode), 0o750)
 
     def test_the_rights_of_an_owner_are_not_given_away(self):
-        """Owners are not kept, so set-user-ID and set-group-ID are not either; those of directories are the receiver's own."""
+        """Owners are not copied, so set-user-ID and set-group-ID are not either. Directories keep the receiver's own
+        bits."""
         for name in ("root", "out"):
             os.chmod(self.path(name), 0o2755)
         self.serve(umask=0o22)
@@ -302,7 +304,7 @@ class Runs(CopyTest):
                     with self.subTest(more=more, end=end, name=name):
                         target = self.path(end, name)
                         big = os.path.join(target, "big")
-                        if "--resume" in more and os.path.exists(big):  # in place, and with a mode of its own
+                        if "--resume" in more and os.path.exists(big):  # resumed in place, with a mode of its own
                             os.truncate(big, BLOCK // 2)
                             os.chmod(big, 0o7755)
                             os.rename(big, os.path.join(target, ".big.rdma_copy-partial"))
@@ -322,7 +324,7 @@ class Runs(CopyTest):
 
     def test_a_default_acl_has_its_say_but_with_a(self):
         everything, none = 0xFFFFFFFF, 0
-        # Version 2; the owner rwx, the group r-x, others nothing. Source: acl(5), linux/posix_acl_xattr.h
+        # Version 2; rwx for the owner, r-x for the group, nothing for others. Source: acl(5), linux/posix_acl_xattr.h
         acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, rights, everything)
                                               for tag, rights in ((0x01, 7), (0x04, 5), (0x20, none)))
         try:
@@ -401,7 +403,7 @@ class Runs(CopyTest):
         result = self.assert_copied("--delta", "--json", source, ":file")
         self.assertLessEqual(result["bytes_sent"], (len(set(at // 4096 for at in changes)) + 1) * 4096)
         self.assertEqual(self.content("root/file"), data)
-        # And back, where less is there.
+        # In the other direction, where the destination has less.
         self.file("out/file", data[:10 * MIB])
         result = self.assert_copied("--delta", "--json", ":file", self.path("out"))
         self.assertEqual(result["bytes_sent"], len(data) - 10 * MIB)
@@ -417,7 +419,7 @@ class Runs(CopyTest):
         self.assertEqual(sha(self.path("root/file")), sha(source))
 
     def altered(self, old):
-        """A file that is made from another one: pieces of it, cut at blocks or anywhere, and some that are new."""
+        """Creates a file from another one: parts of it, cut at blocks or anywhere, and new parts."""
         block = 4096
         place = lambda: self.random.randrange(len(old) // block + 1) * block if self.random.random() < 0.7 else self.random.randrange(len(old) + 1)
         kind = self.random.randrange(4)
@@ -475,7 +477,7 @@ class Runs(CopyTest):
         self.assertLess(result["bytes_sent"], 2 * MIB + 3 * 4096)
         result = self.assert_copied("--resume", "--json", source, ":file")
         self.assertEqual(result["bytes_sent"], 0)
-        # A longer one, of which nothing is right, and one that is to have a hole.
+        # A longer file with completely wrong contents, and one that must get a hole.
         self.file("root/.file.rdma_copy-partial", self.random.randbytes(9 * MIB))
         os.truncate(source, 100)
         os.truncate(source, 5 * MIB)
@@ -508,7 +510,7 @@ class Runs(CopyTest):
         source = self.file("in/directory/name", b"x")
         os.makedirs(self.path("root/name"))
         self.file("root/directory", b"a file")
-        self.assert_copied("-rn", self.path("in/directory"), ":new/")  # where nothing has the name
+        self.assert_copied("-rn", self.path("in/directory"), ":new/")  # if the name does not exist
         for words in ([source, ":"], ["-r", self.path("in/directory"), ":"]):
             results = [self.copy(*dry, *words) for dry in ([], ["-n"])]
             self.assertEqual(results[0][2], results[1][2])
@@ -562,7 +564,7 @@ class Runs(CopyTest):
         self.assertEqual((status, result["ok"], result["files"], len(result["failures"])), (1, False, 1, 1))
 
     def on_terminal(self, *words, columns=0, status=0, after=None):
-        """What it says on one of that width. after: called with the process when something was said."""
+        """The output on a terminal of that width. after: called with the process after the first output."""
         parent, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         words = ["127.0.0.1" + word if word.startswith(":") else word for word in words]
@@ -583,14 +585,14 @@ class Runs(CopyTest):
                 after(process)
         os.close(parent)
         self.assertEqual(process.wait(), status, said)
-        return said.decode()  # of whole characters
+        return said.decode()  # complete characters only
 
     def test_progress_is_for_terminals(self):
         self.serve()
         source = self.file("in/progressing", self.random.randbytes(2 * MIB))
         for more, shown in (([], True), (["--no-progress"], False)):
             said = self.on_terminal("--bwlimit=1M", *more, source, ":file")
-            # Of the file; in all, at what rate, how much of it, how long yet; and the last line.
+            # For the file its progress; in total the bytes, rate, share and remaining time. Also the last line.
             self.assertEqual(bool(re.search(r"progressing \d+ %, entry 1: .*B  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
             self.assertEqual(bool(re.search(r"rdma_copy: 1 file, 2\.097 MB, .*/s, \d+\.\d s", said)), shown, said)
 
@@ -630,7 +632,7 @@ class Runs(CopyTest):
                          rf"rdma_copy: 1 file, 1.049 MB \(4.096 kB sent\), {rest}\r\n")
 
     def test_a_partial_file_of_another_user_is_not_gone_on_with(self):
-        """It would be that user's when it is whole. It stays as it is: it is not this user's to delete."""
+        """A completed file would belong to that user. The partial file is kept, because this user may not delete it."""
         if os.geteuid() != 0:
             self.skipTest("only root may give files away")
         self.serve()
@@ -651,7 +653,7 @@ class Runs(CopyTest):
         def threads_and_files():
             return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
         server = self.serve()
-        self.assert_copied(self.file("in/first", b"x"), ":")  # for which it makes what it has for all
+        self.assert_copied(self.file("in/first", b"x"), ":")  # creates what all clients share
         source = self.file("in/file", self.random.randbytes(MIB))
         copies = [self.begin("--bwlimit=100k", source, f":{number}") for number in range(12)]
         for number in range(12):
@@ -660,7 +662,7 @@ class Runs(CopyTest):
             copying.kill()
             copying.finish()
         deadline = time.monotonic() + 20 * SLOW
-        while any(now > most for now, most in zip(threads_and_files(), (8, 30))):  # each client has five files or so
+        while any(now > most for now, most in zip(threads_and_files(), (8, 30))):  # each client has about five files
             self.assertLess(time.monotonic(), deadline, threads_and_files())
             time.sleep(0.05)
 
@@ -691,7 +693,7 @@ class Runs(CopyTest):
 
 
 class Many(CopyTest):
-    """What takes longer."""
+    """Tests that take longer."""
 
     def test_a_gibibyte(self):
         self.serve()
@@ -720,7 +722,7 @@ class Many(CopyTest):
 
 
 class Safety(CopyTest):
-    """What a server refuses: each in one line, and with nothing outside of its root touched."""
+    """Requests that a server refuses: each with one error line, and without changes outside of its root."""
 
     def setUp(self):
         super().setUp()
@@ -758,7 +760,7 @@ class Safety(CopyTest):
                 self.assert_one_line(self.copy(self.mine, ":" + path), re.escape(path), why)
 
     def test_a_tree_does_not_go_through_a_link(self):
-        """A link that is there is no directory to write in, and a link is replaced, not written through."""
+        """A link is not accepted as a directory to write into. As a destination it is replaced, not followed."""
         self.file("in/out/file", b"mine")
         self.assert_one_line(self.copy("-r", self.path("in/out"), ":"), '"out": cannot be written: ')
         self.file("in/inside/new", b"mine")
@@ -830,7 +832,7 @@ class Broken(CopyTest):
             victim.finish()
             if os.path.exists(self.path("root/big")):
                 self.assertEqual(sha(self.path("root/big")), sha(source), "a half file has the name")
-            # The server hears of the death in a moment; until then the file is being written.
+            # The server notices the death after a moment. Until then the file is still being written.
             for _ in range(100):
                 status, out, err = self.copy("--resume", "--json", source, ":big")
                 if "another copy is writing it" not in err:
@@ -885,7 +887,7 @@ class Broken(CopyTest):
         self.assert_one_line(copying.finish(20), "the server ends")
 
     def test_a_server_ends_while_it_waits_for_its_turn(self):
-        """At one byte a second the first piece is a turn of an hour."""
+        """At one byte per second, the first piece has to wait for an hour."""
         server = self.serve()
         self.file("root/big", self.random.randbytes(100_000))
         pull = self.begin("--bwlimit=1", ":big", self.path("out"))
@@ -929,7 +931,7 @@ class Broken(CopyTest):
 
 
     def change_while_it_is_copied(self, size, change):
-        """A pull and a push of a file that `change` is called for when it has come in part."""
+        """Pulls and pushes a file, and calls `change` for it after a part has arrived."""
         data = self.random.randbytes(size)
         for top, source, target in (("out", ":changing", self.path("out")), ("root", self.path("in/changing"), ":")):
             path = self.file("root/changing" if top == "out" else "in/changing", data)
@@ -960,7 +962,7 @@ class Broken(CopyTest):
                 self.assertEqual(file.read(), data)
 
     def test_two_copies_of_one_tree_at_once(self):
-        """What both write at the same moment one of them leaves to the other, and says so."""
+        """If both copies write the same file at the same time, one of them reports that and skips the file."""
         self.serve()
         for number in range(300):
             self.file(f"in/tree/{number % 7}/{number}", self.random.randbytes(self.random.choice((0, 100, 40_000, 300_000))))
@@ -976,7 +978,7 @@ class Broken(CopyTest):
             self.assert_no_partials()
 
     def test_a_root_that_is_another_directory_now(self):
-        """Nobody would look for what is written into the one that was moved away, or is mounted over."""
+        """Data that is written into a root that was moved away or mounted over would not be found."""
         source = self.file("in/file", b"x")
         self.file("root/there", b"x")
         self.serve()
@@ -1106,7 +1108,7 @@ class Errors(CopyTest):
         self.assertEqual(os.listdir(self.path("root")), [])
 
     def as_nobody(self):
-        """Options by which programs run as somebody whom modes hold."""
+        """Options to run programs as a user that is subject to file modes."""
         who = {"user": "nobody"} if os.geteuid() == 0 else {}
         if who and subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
             self.skipTest("others cannot run the program")
@@ -1129,7 +1131,8 @@ class Errors(CopyTest):
         self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
 
     def test_a_closed_directory_is_opened_only_if_it_must_be(self):
-        """Who may write it all the same leaves it as it is: a server that is killed then has nothing to restore."""
+        """If the server can write without a change of the mode, it keeps the mode. If killed, it has nothing to
+        restore."""
         if os.geteuid() != 0:
             self.skipTest("only root may write in closed directories")
         server = self.serve()
@@ -1173,7 +1176,7 @@ class Errors(CopyTest):
 
         for words, reason in ((["-r", self.path("in/tree"), ":pushed"], "cannot start a thread to write with"),
                               (["-r", ":tree", self.path("out/pulled")], "cannot start a thread to listen with")):
-            # Which thread is one too many depends on which others have ended by then.
+            # The thread that exceeds the limit depends on the threads that have already ended.
             for attempt in range(400 if SLOW == 1 else 40):
                 limit_threads(3 + attempt % 10)
                 status, _, err = self.copy("--connect-timeout=1", *words)
@@ -1181,7 +1184,8 @@ class Errors(CopyTest):
                 if reason in err:
                     break
             else:
-                # A sanitizer's own threads, and its pace, decide which one that is: there the server has to go on, whatever was refused.
+                # With a sanitizer, its own threads and its speed decide which thread fails. Then this only checks that
+                # the server continues.
                 if SLOW == 1:
                     self.fail(f"{reason}: never seen")
             limit_threads(40)
@@ -1194,7 +1198,7 @@ class Errors(CopyTest):
         self.assertEqual(ended, 0, complaint)
 
     def test_an_open_file_is_no_destination(self):
-        """The link would be replaced: as root, that is /dev/stdout itself."""
+        """The link would be replaced: for root that would be /dev/stdout itself."""
         self.serve()
         self.file("root/file", b"x")
         os.symlink("/proc/self/fd/1", self.path("open"))
@@ -1271,7 +1275,7 @@ class SeveralHosts(CopyTest):
         self.assertEqual(tree(self.path("out/tree"), times=True), tree(self.path("in/tree"), times=True))
 
     def test_much_with_loss(self):
-        """A GiB and 20,000 files with RDMACOMM_CONFORMANCE=full."""
+        """Copies a GiB and 20,000 files with RDMACOMM_CONFORMANCE=full."""
         for number in range(20000 if FULL else 1000):
             self.file(f"in/tree/{number % 100}/Größe {number}\n", self.random.randbytes(self.random.randrange(3000)))
         with open(self.path("in/tree/big"), "wb") as file:
@@ -1305,7 +1309,7 @@ class SeveralHosts(CopyTest):
             copying = self.begin("--bwlimit=4M", source, ":big", **there)
             Broken.wait_for_partial(self, MIB)
             network.link(1, "down")
-            time.sleep(3)  # that is what is tested
+            time.sleep(3)  # longer than the limit under test
             network.link(1, "up")
             status, _, err = copying.finish()
             if status != 0:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""rdma_send and rdma_recv from outside: every size, several receivers, chains, and every way in which they end."""
+"""Runs rdma_send and rdma_recv as a user does: every size, several receivers, chains, and every way in which they
+end."""
 
 import hashlib
 import os
@@ -27,7 +28,7 @@ RECV = os.path.join(BIN, "rdma_recv")
 BLOCK = 512 << 10
 DEPTH = 4
 MIB = 1 << 20
-# "Within a second or so" of a death, with what starting and reading takes on a busy machine.
+# "Within a second or so" of a death, plus time to start and read on a busy machine.
 SOON = 3
 
 
@@ -36,7 +37,7 @@ def sha(data):
 
 
 class Pipe:
-    """One of the two programs. Its standard error is read to the end by a thread, its standard output on demand."""
+    """One of the two programs. A thread reads its standard error to the end. Tests read its standard output."""
 
     def __init__(self, arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options):
         self.process = subprocess.Popen(arguments, stdin=stdin, stdout=stdout, stderr=stderr, **options)
@@ -56,7 +57,7 @@ class Pipe:
             self.changed.notify_all()
 
     def wait_for(self, pattern, seconds=20):
-        """Until a line on standard error matches. Returns the match."""
+        """Waits until a line on standard error matches. Returns the match."""
         with self.changed:
             self.changed.wait_for(lambda: re.search(pattern, self.err.decode()) or not self.reader.is_alive(), seconds * SLOW)
         match = re.search(pattern, self.err.decode())
@@ -65,7 +66,7 @@ class Pipe:
         return match
 
     def read(self, count, seconds=20):
-        """So many bytes of standard output, as they come."""
+        """Reads `count` bytes of standard output."""
         data = b""
         deadline = time.monotonic() + seconds * SLOW
         selector = selectors.DefaultSelector()
@@ -144,7 +145,8 @@ class PipeTest(ProgramTest):
             self.assertRegex(line, r"^rdma_recv: (listening on|the sender is) ")
 
     def assert_failed(self, pipe, *parts, seconds=SOON):
-        """Exit status 1 within so many seconds, and one line that has the parts, besides what -v says."""
+        """Expects exit status 1 within `seconds`, and one line that contains all `parts`, apart from the lines of
+        -v."""
         status, err = pipe.finish(seconds)
         self.assertEqual(status, 1, err)
         lines = [line for line in err.splitlines() if not re.match(r"rdma_recv: (listening on|the sender is) ", line)]
@@ -163,9 +165,9 @@ class PipeTest(ProgramTest):
         self.assertEqual(sha(self.written("out")), sha(data))
 
     def fill(self, sender, least=0):
-        """Writes to a sender until it takes no more. Returns how much it has taken; its data are zeroes.
+        """Writes zeroes to a sender until it accepts no more. Returns the number of bytes that it has accepted.
 
-        On a machine with much to do it may take nothing for a while. So less than `least` bytes are not the end for 20 s.
+        A busy machine may accept nothing for a while. So, for 20 s, this continues until `least` bytes are accepted.
         """
         fd = sender.process.stdin.fileno()
         os.set_blocking(fd, False)
@@ -232,7 +234,7 @@ class Runs(PipeTest):
         self.assertEqual(self.written("out"), b"late")
 
     def test_a_slow_producer_is_not_waited_for(self):
-        """What is written comes out at once, however little it is."""
+        """Data is passed on at once, even single bytes."""
         receiver, port = self.recv()
         sender = self.send(port, stdin=subprocess.PIPE)
         for size in (1, 1000, 3, BLOCK + 1, 1):
@@ -262,10 +264,10 @@ class Runs(PipeTest):
         receiver, port = self.recv()
         sender = self.send(port, stdin=subprocess.PIPE)
         taken = self.fill(sender, 2 * DEPTH * BLOCK)
-        # Both sides' blocks are full, and the pipes at the ends; input, network and output go on beside each other.
+        # The blocks of sender and receiver are full, and so are the pipes. Input, network and output work in parallel.
         self.assertGreaterEqual(taken, 2 * DEPTH * BLOCK)
         self.assertLessEqual(taken, (2 * DEPTH + 2) * BLOCK + 3 * MIB)
-        self.assertEqual(receiver.read(taken), bytes(taken))  # though nothing more is written that could push it
+        self.assertEqual(receiver.read(taken), bytes(taken))  # no further input is needed to push it
         sender.process.stdin.close()
         self.assert_fine(sender)
         self.assert_fine(receiver)
@@ -313,7 +315,7 @@ class Runs(PipeTest):
             self.assertEqual(sha(self.written(name)), sha(data))
 
     def test_a_hop_by_pipes(self):
-        """As RDMA cat has it: rdma_recv | rdma_send C."""
+        """The chain of RDMA cat: rdma_recv | rdma_send C."""
         data = self.random.randbytes(3 * MIB + 17)
         last, last_port = self.recv_to("out")
         middle, port = self.recv()
@@ -362,7 +364,7 @@ class Runs(PipeTest):
                 try:
                     text += os.read(ours, 1000)
                 except OSError:
-                    pass  # nothing more, and nobody to write more
+                    pass  # no more output, and no more writer
                 os.close(ours)
                 if shown:
                     self.assertTrue(text.endswith(b"\r\x1b[K"), text)
@@ -372,8 +374,9 @@ class Runs(PipeTest):
 
 
 class FiveBugs(PipeTest):
-    """What RDMA cat met (waiting for more events than come; a list of slices, or a buffer, for both directions; a copy in the
-    receive loop; no overlap of input and network). The first and the last are in Runs, too."""
+    """Bugs of RDMA cat: it waited for more events than arrive; used one list of slices, or one buffer, for both
+    directions; copied in the receive loop; did not overlap input and network. Runs also tests the first and the
+    last."""
 
     def test_no_number_of_blocks_hangs(self):
         for blocks in range(0, 21):
@@ -381,7 +384,7 @@ class FiveBugs(PipeTest):
                 self.pass_through(os.urandom(blocks * 4096), ["--block=4K", "--depth=4"])
 
     def test_lengths_and_data_of_a_hop_are_its_own(self):
-        """Blocks of all lengths come in and go out at once: neither takes the other's length, or place."""
+        """Blocks of all lengths are received and sent at the same time. Their lengths and buffers are independent."""
         seed = random.randrange(1 << 32)
         with self.subTest(seed=seed):
             lengths = random.Random(seed)
@@ -413,7 +416,7 @@ class FiveBugs(PipeTest):
     @unittest.skipIf(SLOW > 1 or os.environ.get("RDMACOMM_SOFT0_WIRE") or os.environ.get("RDMACOMM_SOFT0_LATE"),
                      "speed is that of a plain build, through shared memory")
     def test_the_receiver_does_not_copy(self):
-        """Its processor time, without a checksum, is less than what one copy of the bytes takes."""
+        """The receiver's CPU time, without a checksum, is less than that of one copy of the bytes."""
         size = 512 * MIB
         source = bytearray(64 * MIB)
         bytes(source)
@@ -432,10 +435,10 @@ class FiveBugs(PipeTest):
 
 
 class Ends(PipeTest):
-    """Whoever goes, the others say so, in one line, within a second or so."""
+    """If one program ends, the others report it in one line, within a second or so."""
 
     def flowing(self, *send_options, **recv_options):
-        """A sender of endless zeroes and its receiver, in the middle."""
+        """A sender of endless zeroes and its receiver, in the middle of the transfer."""
         receiver, port = self.recv(**recv_options)
         with open("/dev/zero", "rb") as zeroes:
             sender = self.send(port, *send_options, stdin=zeroes)
@@ -443,7 +446,7 @@ class Ends(PipeTest):
         return sender, receiver
 
     def idle_chain(self):
-        """A byte has come through it, and there is nothing more for now."""
+        """A chain through which one byte has been sent, and whose producer is now idle."""
         last, port = self.recv()
         first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
         sender = self.send(port, stdin=subprocess.PIPE)
@@ -453,7 +456,7 @@ class Ends(PipeTest):
         return sender, first, last
 
     def idle(self, *recv_options):
-        """The same, with a producer that has nothing more for now."""
+        """A sender and a receiver, with a producer that is now idle."""
         receiver, port = self.recv(*recv_options)
         sender = self.send(port, stdin=subprocess.PIPE)
         sender.process.stdin.write(b"x" * 1000)
@@ -516,7 +519,7 @@ class Ends(PipeTest):
         self.assert_failed(sender, f"pid {receiver.pid}", for_all)
 
     def test_where_one_receiver_fails_the_others_hear_why(self):
-        """The peer's reason ends the line: no word of the error's kind behind it."""
+        """The line ends with the peer's reason. The general text of the error code is not added."""
         with open("/dev/full", "wb") as full:
             failing, port = self.recv(stdout=full)
         other, other_port = self.recv(stdout=subprocess.DEVNULL)
@@ -539,7 +542,7 @@ class Ends(PipeTest):
             self.assert_failed(pipe, r"has lost another receiver: .*whoever reads standard output is gone")
 
     def test_the_disk_is_full_at_the_end(self):
-        """One byte: the sender has read its end long before it hears of that."""
+        """One byte: the sender has read all of its input long before the error arrives."""
         with open("/dev/full", "wb") as full:
             receiver, port = self.recv(stdout=full)
         with self.file(b"x") as file:
@@ -727,7 +730,7 @@ class Errors(PipeTest):
             nobody = f"127.0.0.1:{probe.getsockname()[1]}"
             receiver, port = self.recv(f"--forward={nobody}", "--connect-timeout=0.5")
             sender = self.send(port, stdin=subprocess.PIPE)
-            sender.process.stdin.write(b"x")  # before that, nobody is to be reached
+            sender.process.stdin.write(b"x")  # before that, no receiver may be connected
             sender.process.stdin.flush()
             self.assert_failed(receiver, nobody)
             self.assert_failed(sender, nobody)
@@ -783,7 +786,7 @@ class SeveralHosts(PipeTest):
             network.link(1, "down")
             writer = threading.Thread(target=sender.process.stdin.write, args=(data[2 * MIB:],))
             writer.start()
-            time.sleep(3)  # that is what is tested
+            time.sleep(3)  # longer than the limit under test
             network.link(1, "up")
             self.assertEqual(receiver.read(2 * MIB, 60), data[2 * MIB:])
             writer.join()

@@ -1,4 +1,4 @@
-// Servers and clients that do nothing after a right handshake, leave at once, or ask for much memory.
+// Servers and clients that do nothing after a valid handshake, disconnect at once, or request much memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ struct RunningServer {
   std::future<Status> outcome;
 };
 
-/// A client that gets through the handshake, and then does nothing.
+/// A client that completes the handshake, and then does nothing.
 struct RestingClient : ActingSession<ClientSession> {
   RestingClient(std::uint16_t port, std::vector<std::byte> said, std::size_t published = 0)
       : ActingSession(SessionOptions{.device = {.name = "soft0"},
@@ -85,7 +85,7 @@ struct RestingClient : ActingSession<ClientSession> {
     if (!made) return made.error();
     memory = std::move(*made);
     hca.publish(memory);
-    hca.channels = {ChannelConfig{.name = kDataChannel}};  // as a client of the benchmark has it
+    hca.channels = {ChannelConfig{.name = kDataChannel}};  // like a client of the benchmark
     return {};
   }
 
@@ -96,7 +96,7 @@ struct RestingClient : ActingSession<ClientSession> {
 
 using RestingClients = std::vector<std::unique_ptr<RestingClient>>;
 
-/// All at once, as unknown clients come.
+/// All at the same time, as unknown clients would.
 std::size_t connect_all(const RestingClients& clients) {
   std::vector<std::future<bool>> connecting;
   for (const auto& client : clients) {
@@ -127,7 +127,7 @@ TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
                                                  milliseconds(100));
   const auto unknown_clients = resting_players(8, server.port, 64 * kMiB);
   EXPECT_GE(connect_all(resting_players(1, server.port, 1)),
-            1u);  // what a connection itself takes is there from now on
+            1u);  // allocates what a connection itself needs
   const std::uint64_t before = resident_bytes();
   EXPECT_GE(connect_all(unknown_clients), 1u);
   EXPECT_LT(resident_bytes(), before + 64 * kMiB) << "each asks for 64 MiB messages";
@@ -163,16 +163,16 @@ TEST(PingPongServer, AClientThatRestsGivesItsPlaceToOneOfTheSameHost) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-/// Flags of a client that asks once for a place, and not again.
+/// Flags of a client that requests a place once, without retries.
 ConnectionFlags asking_once(std::uint16_t port) {
   ConnectionFlags flags = flags_for({"127.0.0.1", port});
   flags.session.tcp.connect_timeout = milliseconds(100);
   return flags;
 }
 
-// The server sees nothing of a client whose message is in flight.
+// The server gets no sign of activity from a client whose message is in flight.
 TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
-  constexpr std::uint64_t kLarge = 44 * kMiB;  // one such client at a time
+  constexpr std::uint64_t kLarge = 44 * kMiB;  // room for one such client
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(300));
   const auto client = std::make_unique<RestingClient>(server.port, ping_pong::Terms{.size = kLarge}.encode());
@@ -201,7 +201,7 @@ TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
 
 constexpr int kManyClients = 40;
 
-/// What servers print on standard error meanwhile, and how many of its lines have `part`.
+/// Captures standard error of the servers, and counts its lines that contain `part`.
 class SaidOnError {
  public:
   SaidOnError() { testing::internal::CaptureStderr(); }
@@ -253,7 +253,7 @@ Status measure(const HostPort& server) {
   return measure(flags_for(server));
 }
 
-// The server hears of a client that measures for long.
+// A client that measures for a long time contacts the server in between.
 TEST(BenchmarkClient, MeasuresALongRoundInPartsAndKeepsAllItsLatencies) {
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
   benchmark::Plan plan = benchmark::short_plan();
@@ -266,7 +266,8 @@ TEST(BenchmarkClient, MeasuresALongRoundInPartsAndKeepsAllItsLatencies) {
                                                 .longest_part = std::chrono::nanoseconds(1)});
   const std::string said = testing::internal::GetCapturedStdout();
   EXPECT_TRUE(outcome.ok()) << outcome.message();
-  // Iterations, then the minimum, the median, and the 99th percentile, which 100 latencies have and fewer have not.
+  // Iterations, then the minimum, the median, and the 99th percentile, which is only printed for at least 100
+  // latencies.
   EXPECT_THAT(said, testing::ContainsRegex("write +half-rt +8 +100( +[0-9.]+){3} ")) << said;
   EXPECT_TRUE(server.outcome.get().ok());
 }
@@ -285,7 +286,7 @@ TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-/// A client that gives an order, and rests before or behind the part's end.
+/// A client that requests a measurement, and becomes idle before or after the end of the part.
 void order(const EndPoint& endpoint, bool to_its_end, std::uint32_t iterations = 1) {
   const auto soon = [] { return Deadline::after(std::chrono::seconds(20)); };
   const benchmark::Order first{.cell = 0, .iterations = iterations, .sequence = 1};
@@ -319,8 +320,8 @@ TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
   }
 }
 
-/// How a server's run ends of which a client orders a part of `iterations` and does nothing then. If `others_wait`, another client
-/// comes meanwhile.
+/// The final message of a server whose client requests a part of `iterations` and then does nothing. If `others_wait`,
+/// another client connects meanwhile.
 std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t iterations, bool others_wait,
                                         benchmark::ServerOptions (*times)(benchmark::ServerOptions),
                                         PollingMode polling) {
@@ -340,12 +341,12 @@ std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t 
   if (endpoint) order(*endpoint, false, iterations);
   if (others_wait) {
     EXPECT_FALSE(measure({"127.0.0.1", port}).ok()) << "the unknown's was the one run";
-    unknown->stop();  // a server that still waits for it ends, and says something else
+    unknown->stop();  // a server that still waits for it ends with another message
   }
   return outcome.get().message();
 }
 
-// The server takes part in this one: it polls its memory for the client's first message.
+// The server takes part in this measurement: it polls its memory for the client's first message.
 TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
   for (const PollingMode polling : {PollingMode::kBusyPoll, PollingMode::kAdaptive}) {
     SCOPED_TRACE(static_cast<int>(polling));
@@ -356,7 +357,7 @@ TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
   }
 }
 
-// The server takes part in this one, and sees nothing while a message is in flight.
+// The server takes part in this measurement, and sees no activity while a message is in flight.
 TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
   benchmark::Plan plan = benchmark::short_plan();
   plan.tests = {benchmark::TestKind::kLat};
@@ -375,7 +376,7 @@ TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTa
   EXPECT_FALSE(server.outcome.get().ok());
 }
 
-// By its iterations it could rest for three hours.
+// With this number of iterations it could be idle for three hours.
 TEST(BenchmarkServer, AClientsPlanIsNoPermissionToRestLongerThanTheServersBound) {
   const auto times = [](benchmark::ServerOptions options) {
     options.thinking = options.unseen = milliseconds(1);
@@ -398,7 +399,7 @@ TEST(BenchmarkServer, DoesNotSpinForeverForAClientThatSendsNothing) {
   }
 }
 
-// ServerSession::accept() does not hand out what has ended in these modes: its place was lost for ever.
+// In these modes ServerSession::accept() does not return endpoints that have ended. Their places were lost forever.
 TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRunInAnyMode) {
   for (const ThreadMode threads : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerChannel}) {
     SCOPED_TRACE(static_cast<int>(threads));

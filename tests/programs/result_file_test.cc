@@ -79,7 +79,7 @@ TEST_F(ResultFile, FollowsALinkOfTheUsersOwn) {
   EXPECT_TRUE(fs::is_symlink(path("link")));
 }
 
-// The name that is written first cannot be foreseen from the process's id.
+// The name of the temporary file cannot be predicted from the process id.
 TEST_F(ResultFile, DoesNotUseNamesThatWerePlanted) {
   for (pid_t pid = ::getpid(); pid < ::getpid() + 50; ++pid) {
     plant_link("result.new." + std::to_string(pid), ::geteuid());
@@ -100,7 +100,7 @@ TEST_F(ResultFile, LeavesALinkOfAnotherUserAlone) {
   EXPECT_EQ(read("secret"), "mine");
 }
 
-// Whatever a name is at the moment, another user's link that has it is never followed.
+// If another user's link has the name at any time, it is never followed.
 TEST_F(ResultFile, LeavesALinkOfAnotherUserAloneThatComesAndGoes) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   write("result", "old");
@@ -145,7 +145,7 @@ TEST_F(ResultFile, IsWrittenToWhatAnOpenDescriptorIs) {
   for (const int end : ends) ::close(end);
 }
 
-// As with `--json=/dev/stdout >>log`: neither what the log has nor its file is lost.
+// As with `--json=/dev/stdout >>log`: neither the log's contents nor the file itself is lost.
 TEST_F(ResultFile, IsWrittenToAFileThatIsOpenBehindWhatItHas) {
   for (const int append : {O_APPEND, 0}) {
     write("log", append != 0 ? "former\n" : "");
@@ -219,7 +219,7 @@ TEST_F(ResultFile, WaitsForAPipeThatDoesNot) {
   for (const int end : ends) ::close(end);
 }
 
-// Opening it would wait for a reader, and the reader would have the result.
+// Opening it would wait for a reader, and that reader would get the result.
 TEST_F(ResultFile, LeavesAPipeOfAnotherUserAlone) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   ASSERT_EQ(::mkfifo(path("result").c_str(), 0666), 0);

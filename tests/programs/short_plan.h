@@ -1,4 +1,4 @@
-// short_plan.h - what a test has lat_bw_benchmark measure where any measurement will do.
+// short_plan.h - a plan for lat_bw_benchmark, for tests that accept any measurement.
 #pragma once
 
 #include "lat_bw_benchmark/plan.h"

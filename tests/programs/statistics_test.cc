@@ -11,7 +11,7 @@ namespace {
 
 TEST(Percentile, IsTheNearestRank) {
   std::vector<std::uint64_t> values(1000);
-  std::iota(values.begin(), values.end(), 1);  // 1..1000: the value is its rank
+  std::iota(values.begin(), values.end(), 1);  // 1..1000: each value equals its rank
   EXPECT_EQ(percentile(values, 0), 1U);
   EXPECT_EQ(percentile(values, 50), 500U);
   EXPECT_EQ(percentile(values, 99), 990U);

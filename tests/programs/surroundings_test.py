@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What programs are started with: closed or full standard streams, ignored signals, limits; and where servers listen."""
+"""The environment in which programs start: closed or full standard streams, ignored signals, limits, listening
+addresses."""
 
 import fcntl
 import json
@@ -29,7 +30,7 @@ TALK = (MESH, "--local=2", "--device=soft0", "--total=4K")
 
 
 def run(command, seconds=60, **options):
-    """Exit status and standard error."""
+    """Returns exit status and standard error."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **options) as process:
         try:
             err = process.communicate(timeout=seconds * SLOW)[1]
@@ -87,18 +88,18 @@ class Streams(ProgramTest):
                         self.assertEqual(status, 0, text)
                         begin, end = text.index("\n{\n") + 1, text.rindex("\n}\n") + 3
                         self.assertIsInstance(json.loads(text[begin:end]), dict)
-                        # Nodes of a mesh say the rest when they come to it, before or behind.
+                        # Nodes of a mesh print the rest at any time, before or after the result.
                         self.assertRegex(text[:begin] + text[end:], r"^former\n(.+\n)")
 
     def test_closed_streams_do_not_become_something_else(self):
-        """A log line would overwrite what the library has there."""
-        without_device = tuple(word for word in PLAY if not word.startswith("--device"))  # there is something to be logged
+        """A log line would overwrite the library's data if it used the same descriptor number."""
+        without_device = tuple(word for word in PLAY if not word.startswith("--device"))  # so that something is logged
         for numbers in ((2,), (0, 2)):
             with self.subTest(numbers):
                 status, _ = run(with_closed(numbers, *without_device), stdout=subprocess.DEVNULL)
                 self.assertEqual(status, 0)
         for command in (without_device, MEASURE, TALK):
-            with self.subTest(command):  # what it prints goes nowhere, which it says by its status
+            with self.subTest(command):  # its output is lost, which its exit status reports
                 self.assertEqual(run(with_closed((0, 1, 2), *command), stdout=subprocess.DEVNULL)[0], 1)
 
     def test_a_copy_without_standard_streams(self):
@@ -116,7 +117,7 @@ class Streams(ProgramTest):
 
 class Terminals(ProgramTest):
     def on_terminal(self, columns, *command):
-        """What the program writes to a terminal of so many columns."""
+        """The text that the program writes to a terminal with `columns` columns."""
         ours, theirs = pty.openpty()
         with open(ours, "rb", buffering=0) as screen:
             fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -126,7 +127,7 @@ class Terminals(ProgramTest):
                 try:
                     while more := screen.read(65536):
                         written += more
-                except OSError:  # nobody has it any more
+                except OSError:  # the terminal is closed
                     pass
                 process.communicate(timeout=60 * SLOW)
         self.assertEqual(process.returncode, 0, written)
@@ -200,12 +201,12 @@ MOST = 64 << 20
 
 
 def small_files():
-    """soft0 has files of shared memory, which count, too."""
+    """Limits the file size. soft0's shared memory files count, too."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, MOST))
 
 
 class Limits(ProgramTest):
-    """A file that gets larger than the process may make it."""
+    """Files that grow beyond the process's limit."""
 
     def setUp(self):
         super().setUp()
@@ -268,7 +269,7 @@ class Listening(ProgramTest):
                 server.wait_for(rf"serving .*, listening on port \d+ {where}")
 
     def test_scripts_find_the_port_in_what_a_server_says(self):
-        """As scripts/demo.sh does, which is too long to be a test."""
+        """Does the same as scripts/demo.sh, which takes too long for a test."""
         server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0", "--device=soft0")
         line, port = server.wait_for(r"(serving .* port (\d+) .*)\n").groups()
         for said, expected in ((line, (0, port + "\n")), ("serving nothing", (1, ""))):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each rule of scripts/check_layers.py catches what it is there for, and lets pass what is right."""
+"""Each rule of scripts/check_layers.py finds its violations, and accepts correct code."""
 
 import pathlib
 import subprocess
@@ -31,7 +31,7 @@ class CheckLayers(unittest.TestCase):
         target.write_text(text)
 
     def header(self, layer, name, body=""):
-        """A public one."""
+        """Writes a public header."""
         self.write(f"include/rdmacomm/{name}", GOOD_HEADER.format(layer=layer, body=body))
 
     def private_header(self, layer, name, body=""):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/kernel_vm_perftest.py judges as it says, and waits for nothing without a bound. No virtual machine."""
+"""bench/kernel_vm_perftest.py judges results as documented, and never waits forever. No virtual machine."""
 
 import contextlib
 import importlib.util
@@ -14,7 +14,7 @@ SPEC.loader.exec_module(bench)
 
 
 def judged(test, library, perftest):
-    """Whether it is good, and what is printed."""
+    """Whether the result is good, and the output."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         good = bench.judge({("send", test, 8): (library, perftest)})
     return good, printed.getvalue()

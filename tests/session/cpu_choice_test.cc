@@ -21,7 +21,7 @@ TEST(CpuChoiceTest, TheLeastUsedCpuIsChosen) {
   second.reset();
   const CpuChoice fifth(kCpus);
   EXPECT_EQ(fifth.cpu(), 901);
-  // Another list, of which one CPU is in use: so it is another session's, or another key's.
+  // Another list that shares one CPU with the first, as another session or another key may have.
   const CpuChoice elsewhere(std::array{902, 903});
   EXPECT_EQ(elsewhere.cpu(), 903);
 }

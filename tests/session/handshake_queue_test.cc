@@ -16,7 +16,7 @@ const SourceNetwork kFlood = SourceNetwork::of("127.0.0.1:1");
 const SourceNetwork kOther = SourceNetwork::of("127.0.0.2:1");
 const HandshakeQueue::Clock::time_point kStart{};
 
-/// Always the last of what may be chosen.
+/// Always chooses the last candidate.
 std::size_t last(std::size_t below) {
   return below - 1;
 }
@@ -111,7 +111,8 @@ TEST(HandshakeQueue, IsFullWhenAllThatMayWaitAreOfDifferentSources) {
   EXPECT_FALSE(queue.full());
 }
 
-/// 300 idle connections of one source arrive for each one of another that behaves: each of those is in within 2 s.
+/// 300 idle connections of one source arrive for each well-behaved connection of another source. Each of the latter is
+/// accepted within 2 s.
 TEST(HandshakeQueue, AFloodOfOneSourceDelaysAnotherOneByAtMostItsPatience) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -126,7 +127,7 @@ TEST(HandshakeQueue, AFloodOfOneSourceDelaysAnotherOneByAtMostItsPatience) {
       for (int i = 0; i < 300; ++i) queue.arrive(next++, kFlood);
       queue.arrive(next, kOther);
       good.insert(next++);
-      // Half a second a step; what is dropped ends at once; a good handshake ends within its step.
+      // Each step takes half a second. Dropped connections end at once; a good handshake ends within its step.
       for (int step = 0; step < 4; ++step, now += 500ms) {
         for (bool again = true; again;) {
           const auto decision = decide(queue, now);

@@ -13,7 +13,7 @@ namespace {
 class HandshakesTest : public ::testing::Test {
  protected:
   HandshakesTest() { EXPECT_TRUE(loop_.make_events()); }
-  /// Those whose end has been told.
+  /// The handshakes whose end was reported.
   std::vector<Handshakes::Id> finished() {
     std::vector<Handshakes::Id> ids;
     handshakes_.join_finished([&](Handshakes::Id id) { ids.push_back(id); });

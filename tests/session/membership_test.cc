@@ -1,4 +1,4 @@
-// Peers join, leave, die and come back, while the others go on.
+// Peers connect, disconnect, die and connect again, while others continue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,10 +17,10 @@ namespace {
 
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
-/// How a peer goes.
+/// How a peer ends its connection.
 enum class Way { kClose, kStopSession, kVanish };
 
-/// A server in one of the modes, whose peers write numbers into memory that it publishes: each at its place.
+/// A server in one of the modes. Each peer writes numbers into memory that the server publishes, at its own place.
 class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, PollingMode>> {
  protected:
   static constexpr std::size_t kPlaces = 8;
@@ -67,7 +67,7 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
     };
     return client;
   }
-  /// Writes 1, 2, ... `count` at one place, each after the other is complete.
+  /// Writes 1, 2, ... `count` at one place, one after the other.
   static void write_numbers(const TestClient& client, const EndPoint& endpoint, std::size_t place,
                             std::uint64_t count) {
     const auto buffer = make_buffer(endpoint.device());
@@ -89,7 +89,7 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
     std::memcpy(&number, memory_.at(place).data(), sizeof(number));
     return number;
   }
-  /// As many endpoints as there are peers, now or soon.
+  /// Waits until the server has `count` endpoints.
   void expect_members(std::size_t count) {
     const Deadline deadline = soon();
     while (server_->endpoints().size() != count && !deadline.passed()) std::this_thread::yield();
@@ -114,7 +114,7 @@ TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
   constexpr std::size_t kSteady = 3;
   constexpr std::uint64_t kNumbers = 300;
   std::vector<TestClient> steady;
-  steady.reserve(kSteady);  // threads have their addresses
+  steady.reserve(kSteady);  // threads hold pointers to the elements
   std::vector<std::future<void>> work;
   for (std::size_t place = 0; place < kSteady; ++place) {
     steady.push_back(make_peer());
@@ -132,9 +132,7 @@ TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
       EXPECT_EQ(number_at(kSteady), round) << "it is the same peer as before, at its old place";
       switch (way) {
         case Way::kClose: EXPECT_TRUE(endpoint.close().ok()); break;
-        case Way::kVanish:
-          endpoint.core()->connector().shutdown();
-          break;  // as the kernel does for a process that dies
+        case Way::kVanish: endpoint.core()->connector().shutdown(); break;  // like the kernel for a process that dies
         case Way::kStopSession: coming = make_peer(); break;
       }
     }
@@ -164,7 +162,7 @@ TEST_P(Membership, AServerComesBackAtItsPort) {
   stop_server();
   ASSERT_TRUE(client.hooks->record.wait_for("disconnected ok"));
   EXPECT_EQ(first.status().code(), Errc::kPeerClosed);
-  auto coming = std::async(std::launch::async, [&] { return client->connect(); });  // while nobody is there
+  auto coming = std::async(std::launch::async, [&] { return client->connect(); });  // before the server runs
   start_server(port);
   const auto second = coming.get().value();
   write_numbers(*client, second, 0, 7);
@@ -176,7 +174,7 @@ TEST_P(Membership, AServerComesBackAtItsPort) {
 
 TEST_P(Membership, WhatLeftLeavesNothing) {
   {
-    const auto warm = make_peer();  // what is made once and kept
+    const auto warm = make_peer();  // so that one-time allocations are made before the count
     ASSERT_TRUE(warm->connect().has_value());
   }
   expect_members(0);
@@ -196,7 +194,7 @@ TEST_P(Membership, WhatLeftLeavesNothing) {
   }
   expect_members(1);
   if (!served()) {
-    // Nobody has asked for them: some that ended are kept for who does.
+    // No call of accept() has taken these endpoints: the server keeps ended ones until accept() returns them.
     while (server_->accept(tiny()).has_value()) continue;
   }
   expect_back_to(descriptors, threads);

@@ -1,4 +1,4 @@
-// Every way to wait x every way to thread x every verb x few and many queue pairs: all data arrive, and all of it ends.
+// Every polling mode x every thread mode x every verb x few and many queue pairs: all data arrive, and everything ends.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,10 +25,10 @@ enum class Threads { kNone, kPerChannel, kPerEndPoint, kShared, kSharded };
 void configure(HcaConfig& hca, PollingMode polling, Threads threads) {
   const AdapterConfig shallow{.send_depth = 8, .recv_depth = 8};
   hca.channels = {{.name = kDataChannel, .adapter = shallow}};
-  // Two threads for each endpoint: the other is the one that leads.
+  // Two threads for each endpoint. The first channel leads, the data channel is the other one.
   if (threads == Threads::kPerChannel) hca.channels.insert(hca.channels.begin(), {kControlChannel, shallow});
   hca.polling_mode = polling;
-  hca.waiting = {.yield_every = 1, .spin = std::chrono::microseconds(20)};  // there are more threads than cores
+  hca.waiting = {.yield_every = 1, .spin = std::chrono::microseconds(20)};  // more threads than cores
   hca.shared_queue_key = "all";
   hca.shared_queues = threads == Threads::kSharded ? 3 : 1;
   switch (threads) {
@@ -59,7 +59,7 @@ class Tally {
     const std::lock_guard lock(mutex_);
     return failures_;
   }
-  /// All that have come since it was asked last.
+  /// Returns the immediates that arrived since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_immediates() {
     const std::lock_guard lock(mutex_);
     return std::exchange(immediates_, {});
@@ -89,7 +89,7 @@ constexpr std::size_t kBytes = 256;
 constexpr std::uint32_t kImmediate = 77;
 enum Block : std::size_t { kOut, kIn, kCounter, kBlocks };
 
-/// One side's memory for one connection.
+/// One process's memory for one connection.
 RDMABuffer make_memory(const RDMADevice& device) {
   auto buffer = RDMABuffer::allocate(
       device, {.name = "memory",
@@ -100,7 +100,7 @@ RDMABuffer make_memory(const RDMADevice& device) {
   return std::move(*buffer);
 }
 
-/// A connection, seen from both ends.
+/// A connection, with both endpoints.
 struct Line {
   RDMABuffer near = {};  ///< the client's
   RDMABuffer far = {};   ///< the server's
@@ -124,11 +124,11 @@ bool same(const RDMABuffer& from, const RDMABuffer& to) {
   return std::memcmp(from.at(kOut).data(), to.at(kIn).data(), kBytes) == 0;
 }
 
-/// What is done on each connection, and how its success shows.
+/// The operation that is done on each connection, and the completions that show its success.
 struct Verb {
   const char* name;
-  Operation done;                    ///< at the client
-  std::optional<Operation> arrives;  ///< at the server, which posts a receive for it
+  Operation done;                    ///< completion at the client
+  std::optional<Operation> arrives;  ///< completion at the server, which posts a receive for it
   Outcome (*post)(const Line&);
   bool (*arrived)(const Line&);
   bool has_immediate = false;
@@ -235,7 +235,7 @@ class ModeMatrix : public ::testing::TestWithParam<std::tuple<PollingMode, Threa
     }
   }
 
-  /// Where nobody else polls: one completion of each endpoint.
+  /// For modes in which the test itself must poll: takes one completion of each endpoint.
   void take_one(const EndPoint& endpoint, Tally& tally) const {
     if (threads_ == Threads::kNone) tally.add(wait_one(endpoint));
   }
@@ -284,7 +284,7 @@ TEST_P(ModeMatrix, EveryVerbMovesItsData) {
   EXPECT_EQ(client_.hooks->tally.failures() + server_.hooks->tally.failures(), 0);
 }
 
-// Nothing is on the way that would wake anybody.
+// No request is outstanding that could wake a waiter.
 TEST_P(ModeMatrix, EndsWhileAllIsIdle) {
   client_->stop();
   server_->stop();

@@ -1,4 +1,4 @@
-// What the clients of one server can reach of each other's memory: in domains of their own, nothing.
+// Access of clients of one server to each other's memory: impossible if each client has its own domain.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr const char* kInbox = "inbox";
 const BufferOptions kInboxOptions{
     .name = kInbox, .block_bytes = 64, .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite};
 
-/// A server that makes an inbox for each client, in a domain of the client's or in the one that all share.
+/// A server that creates an inbox for each client, either in the client's own domain or in a shared one.
 class ServerWithInboxes {
  public:
   explicit ServerWithInboxes(bool own_domains) : own_domains_(own_domains) {
@@ -56,7 +56,7 @@ class ServerWithInboxes {
   std::deque<RDMABuffer> inboxes_;
 };
 
-/// Two clients, the first of which has given its region away, or had it guessed.
+/// Two clients. The second one knows (or has guessed) the region of the first.
 struct TwoClients {
   explicit TwoClients(bool own_domains) : server(own_domains), session(make_client(server.server())) {
     first = session->connect().value();
@@ -93,7 +93,7 @@ TEST(ProtectionDomain, AClientCannotReadAnothersMemoryEither) {
   EXPECT_EQ(wait_one(clients.second).error, Errc::kRemoteAccess);
 }
 
-/// What the documents warn of, and the proof that the tests above would see it.
+/// The danger that the documents warn of. It also proves that the tests above can detect it.
 TEST(ProtectionDomain, InTheSharedOneWhoKnowsTheKeyReachesIt) {
   TwoClients clients(false);
   const Completion written = clients.write(clients.second, *clients.first.remote_region(kInbox));

@@ -20,7 +20,7 @@ Status on_one_queue(HcaConfig& hca, const PeerInfo& /*peer*/) {
   return {};
 }
 
-/// A host, which is a server; a guest, which is a client of another server and uses the host's queues.
+/// Two sessions: the host is a server; the guest is a client of another server and uses the host's queues.
 class QueuesOf : public ::testing::Test {
  protected:
   QueuesOf() {
@@ -57,7 +57,7 @@ class QueuesOf : public ::testing::Test {
     guest.hooks->configure = on_one_queue;
     return guest;
   }
-  /// Where nobody looks at what arrives.
+  /// Receives into memory that no test checks.
   Status post_receive(const EndPoint& endpoint) {
     return endpoint.channel().post_recv(other_buffer(endpoint).at(0), {.id = 7});
   }
@@ -72,7 +72,7 @@ class QueuesOf : public ::testing::Test {
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
     return endpoint ? *endpoint : EndPoint();
   }
-  /// A client of the host's: on_established has been called there.
+  /// Connects a client to the host. When it returns, the host has called on_established.
   EndPoint connect_to_host() {
     client_ = make_client(*host_);
     auto endpoint = connect(*client_);
@@ -111,7 +111,7 @@ TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
   const auto to_host = connect_to_host();
   ASSERT_TRUE(of_guest && to_host);
   guest_->stop();
-  EXPECT_EQ(guest_.hooks->record.count("disconnected ok"), 1);  // its last hook was before the end of stop()
+  EXPECT_EQ(guest_.hooks->record.count("disconnected ok"), 1);  // last hook: before stop() returned
   const auto letter = make_buffer(to_host.device());
   ASSERT_TRUE(to_host.channel().post_send(letter.at(0), {.id = 2}));
   EXPECT_TRUE(host_.hooks->record.wait_for("recv 7"));
@@ -164,7 +164,7 @@ TEST_F(QueuesOf, ManyGuestsComeAndGo) {
 }
 
 TEST_F(QueuesOf, AHostMayBeMovedBeforeItsGuestStarts) {
-  std::unique_ptr<ServerSession> moved;  // before the guest, which it outlives
+  std::unique_ptr<ServerSession> moved;  // declared before the guest, so it outlives it
   auto host = std::make_unique<ServerSession>(on_device(), SessionFunctions{});
   ASSERT_TRUE(host->start().ok());
   SessionOptions options = on_device();

@@ -1,4 +1,4 @@
-// Several channels to one peer: opened later, one for each thread of the application, striped over devices.
+// Several channels to one peer: opened later, one for each application thread, or striped over devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 using ::testing::HasSubstr;
 
-/// Software devices under other names, beside soft0.
+/// Software devices with other names, in addition to soft0.
 const verbs::Api& two_devices() {
   static const verbs::Api api = [] {
     verbs::Api table = softdev::api();
@@ -69,7 +69,7 @@ class Channels : public ::testing::TestWithParam<std::tuple<ThreadMode, PollingM
   }
   [[nodiscard]] static bool served() { return std::get<0>(GetParam()) != ThreadMode::kApplication; }
 
-  /// A SEND through a channel of this name arrives, and both ends hear of it.
+  /// A SEND through a channel of this name arrives and completes at both ends.
   void expect_message(const std::string& name, std::uint64_t id) {
     RDMAChannel* here = near_.find_channel(name);
     RDMAChannel* there = far_.find_channel(name);
@@ -158,7 +158,7 @@ TEST_P(Channels, StopIsPromptWithAnyNumberOfThem) {
   EXPECT_EQ(far_.channel("bulk").outstanding_recvs(), 0);
 }
 
-// The hooks of a channel never overlap, and on_established comes before all of them, on whatever thread they come.
+// The hooks of a channel never overlap, and on_established is called before all of them, whichever threads call them.
 TEST(PerChannel, EachChannelHasAThread) {
   std::mutex mutex;
   std::map<std::string, std::set<std::thread::id>> threads;

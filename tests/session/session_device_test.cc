@@ -1,4 +1,4 @@
-// What a device reports by itself ends what it is about, and nothing else.
+// An asynchronous event of a device ends the objects that it concerns, and no others.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -16,7 +16,7 @@ using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A server on a device whose events are the test's, and a client on one of its own.
+/// A server on a device whose events are injected by the test, and a client on a device of its own.
 class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
  protected:
   SessionDeviceTest() {
@@ -79,7 +79,7 @@ TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
   ASSERT_TRUE(server_.hooks->record.wait_for("disconnected RDMA device lost", 2));
   EXPECT_EQ(there.status().code(), Errc::kDeviceLost);
   EXPECT_THAT(there.status().message(), AllOf(HasSubstr(there.peer()), HasSubstr("RDMA device soft0 was removed")));
-  // What waits beside the channels ends with the cause, too; and the peer is told.
+  // Waits outside of the channels also end with the cause, and the peer receives it.
   EXPECT_EQ(there.receive_message(soon()).code(), Errc::kDeviceLost);
   ASSERT_TRUE(client_.hooks->record.wait_for("disconnected refused by the peer", 2));
   EXPECT_THAT(first.status().message(), HasSubstr("RDMA device soft0 was removed"));
@@ -93,7 +93,7 @@ TEST_P(SessionDeviceTest, NobodyHearsOfTheEndBeforeTheBeginningIsTold) {
     const Deadline deadline = soon();
     while (endpoint.alive() && !deadline.passed()) std::this_thread::yield();
     EXPECT_FALSE(endpoint.alive());
-    // Longer than from one heartbeat to the next, which look at all endpoints.
+    // Longer than one heartbeat period: the heartbeat checks all endpoints.
     const Deadline next = Deadline::after(Connector::kHeartbeatPeriod * 3 / 2);
     EXPECT_FALSE(server_.hooks->record.wait_until(next, "disconnected RDMA device lost"));
   };
@@ -168,8 +168,8 @@ TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
   EXPECT_EQ(there.status().code(), Errc::kPeerClosed);
 }
 
-/// One context for both: whichever of the control threads takes the event, both sessions hear of it. One may hear of it from
-/// its peer first, who was told first and says why it ended.
+/// Both sessions share one context. Either control thread may take the event; both sessions must receive it. A session
+/// may first receive the reason from its peer, if the peer was informed first.
 TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
   const auto client = TestClient(options_on(device_, server_->port()));
   const auto here = client->connect();
@@ -185,7 +185,7 @@ TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
   EXPECT_EQ(injected_.acknowledged(), 1U);
 }
 
-/// Which endpoint an event is about, the control thread finds while others go.
+/// The control thread finds the endpoint of an event while other endpoints end.
 TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
   constexpr unsigned kRounds = 20;
   for (unsigned round = 1; round <= kRounds; ++round) {
@@ -213,7 +213,8 @@ TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
   EXPECT_EQ(injected_.acknowledged(), kRounds);
 }
 
-/// soft0's own events, which keep a queue pair from going until they are acknowledged, while endpoints come and go.
+/// soft0's own events, which delay the destruction of a queue pair until they are acknowledged, while endpoints connect
+/// and end.
 TEST_P(SessionDeviceTest, APeerThatBreaksARuleEndsTheEndpointAndHoldsUpNothing) {
   for (int i = 0; i < 20; ++i) {
     const auto endpoint = connect();

@@ -1,4 +1,4 @@
-// Connections that rest in the handshake, or after it, keep no client of another address out.
+// Idle connections, during the handshake or after it, do not block clients of other addresses.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
-/// A server whose handshakes take as long as they like: nothing but its bounds ends one.
+/// A server without handshake timeouts: only its limits end a handshake.
 TestServer patient_server(SessionOptions options = local_options()) {
   options.tcp.handshake_timeout = std::chrono::hours(1);
   auto server = make_server(options);
@@ -28,7 +28,8 @@ void flood(std::list<RawSocket>& sockets, std::uint16_t port, const std::string&
   for (int i = 0; i < count; ++i) {
     const RawSocket& socket = sockets.emplace_back(port, source.c_str());
     ASSERT_TRUE(socket.valid());
-    // Nothing, the beginning of a message, or a whole HELLO and nothing after it. One that was dropped already takes none.
+    // Sends nothing, the beginning of a message, or a whole HELLO and nothing after it. If the server has already
+    // closed the connection, sending fails.
     if (i % 3 == 1) (void)socket.send("RDCM\x01");
     if (i % 3 == 2) (void)socket.send(hello);
   }
@@ -67,7 +68,7 @@ TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
   std::vector<pollfd> waited;
   for (int i = 0; i < 4; ++i) waited.push_back({others.emplace_back(server->port(), "127.0.0.2").fd(), POLLIN, 0});
   int told = 0;
-  // Two may wait.
+  // Two connections may wait.
   while (told < 2 && ::poll(waited.data(), waited.size(), 20'000) > 0) {
     for (std::size_t i = 0; i < waited.size(); ++i) {
       if (waited[i].revents == 0) continue;
@@ -104,7 +105,7 @@ TEST(SessionFlood, ClientsThatRestLeaveEndpointsToOtherHosts) {
   const OwnNetwork network;
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   network.ip("link set lo up");
-  network.ip("address add 10.0.0.2/32 dev lo");  // connections to it come from it
+  network.ip("address add 10.0.0.2/32 dev lo");  // source address of connections to it
   SessionOptions options = local_options();
   options.address.host = "0.0.0.0";
   options.max_endpoints = 3;
@@ -120,7 +121,7 @@ TEST(SessionFlood, ClientsThatRestLeaveEndpointsToOtherHosts) {
   EXPECT_THAT(third.status().message(), ::testing::HasSubstr("max_endpoints_per_source"));
   const auto other = client->connect({"10.0.0.2", server->port()});
   EXPECT_TRUE(other) << other.status().message();
-  // One that leaves makes room for the next of its source.
+  // When an endpoint closes, the next client of its source gets its place.
   EXPECT_TRUE((*first).close().ok());
   ASSERT_TRUE(server.hooks->record.wait_for("disconnected ok"));
   const auto again = client->connect();

@@ -1,5 +1,5 @@
-// What holds for every hook: exceptions end what the hook was called for, close() never waits in one, and on_ended follows
-// post_connecting always.
+// Rules that hold for every hook: an exception ends the operation that called the hook, close() never waits in a hook,
+// and on_ended always follows post_connecting.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ using ::testing::Not;
   throw std::out_of_range("map::at");
 }
 
-/// Not started: hooks are set before that.
+/// Not started, because hooks must be set before the start.
 TestServer server_in(ThreadMode mode) {
   auto server = make_server();
   server.hooks->configure = [mode](HcaConfig& hca, const PeerInfo&) {
@@ -68,7 +68,7 @@ TEST(HooksThatThrow, TheClientsHooksEndConnect) {
   EXPECT_EQ(client.hooks->ends.lines(), std::vector<std::string>{make_error_code(Errc::kHookFailed).message()});
   client.hooks->connecting = {};
   EXPECT_TRUE(client->connect());
-  client->stop();  // which waits for every connect()
+  client->stop();  // waits for every connect()
 }
 
 TEST(HooksThatThrow, TheServersHooksRefuseTheirPeerAndNobodyElse) {
@@ -111,7 +111,7 @@ TEST_P(HooksIn, OnEstablishedThatThrowsEndsItsEndpoint) {
   };
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
-  (void)client->connect();  // it may have ended again by now
+  (void)client->connect();  // the connection may have ended already
   EXPECT_TRUE(server.hooks->record.wait_for("disconnected a hook failed"));
   EXPECT_TRUE(server.hooks->ends.wait_for("a hook failed"));
   EXPECT_TRUE(client->connect());
@@ -131,7 +131,7 @@ TEST_P(HooksIn, TheLastHooksHoldNothingUpWhenTheyThrow) {
   server->stop();
 }
 
-/// A server whose endpoints have a thread and one posted receive each, and call on_recv_done for it.
+/// A server whose endpoints each have a thread and one posted receive, and call on_recv_done for it.
 struct ReceivingServer {
   ReceivingServer() {
     server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
@@ -157,7 +157,7 @@ struct ReceivingServer {
   TestServer server = make_server();
   std::mutex mutex;
   RDMABuffer buffer;
-  RDMADevice client_device;  // outlives its session here
+  RDMADevice client_device;  // outlives its session
   RDMABuffer client_buffer;
 };
 
@@ -183,7 +183,7 @@ TEST(HooksThatThrow, ACompletionHookEndsItsEndpointAlone) {
 
 // Context -------------------------------------------------------------------------------------------------------------
 
-/// What a server keeps for one client.
+/// State that a server keeps for one client.
 struct ClientState {
   RDMABuffer buffer;
   std::atomic<int> received{0};
@@ -373,7 +373,7 @@ std::string said_by(Run&& run) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-/// What the log has of a server that refuses each of its clients.
+/// Number of log lines of a server that refuses each of `clients` clients.
 std::size_t lines_of_refusals(int clients) {
   const std::string log = said_by([clients] {
     std::counting_semaphore<> refused{0};
@@ -389,7 +389,7 @@ std::size_t lines_of_refusals(int clients) {
     const ClientSession client(local_options(server.port()));
     for (int i = 0; i < clients; ++i) EXPECT_EQ(client.connect().code(), Errc::kPeerRefused);
     for (int i = 0; i < clients; ++i) refused.acquire();
-    server.stop();  // the line is written after the hook
+    server.stop();  // the line is written after the hook returns
   });
   std::size_t lines = 0;
   for (auto at = log.find("nobody is served here"); at != std::string::npos;
@@ -398,7 +398,7 @@ std::size_t lines_of_refusals(int clients) {
   return lines;
 }
 
-// An Outcome has no words of its own: the code's travel.
+// An Outcome has no text of its own, so the peer receives the text of the code.
 TEST(RefusingHooks, TellTheirPeerTheCodesWordsIfTheyHaveNone) {
   auto server = make_server();
   server.hooks->configure = [](HcaConfig&, const PeerInfo&) { return Status(Outcome(Errc::kReceiveQueueFull)); };
@@ -408,7 +408,7 @@ TEST(RefusingHooks, TellTheirPeerTheCodesWordsIfTheyHaveNone) {
   EXPECT_THAT(refused.status().message(), HasSubstr(Outcome(Errc::kReceiveQueueFull).message()));
 }
 
-/// One line in LogPace::kPeriod, however many come.
+/// One line per LogPace::kPeriod, however many clients are refused.
 TEST(OnConnectFailed, ClientsThatAreRefusedDoNotFillTheLog) {
   EXPECT_EQ(lines_of_refusals(1), 1U);
   EXPECT_LE(lines_of_refusals(60), 6U);

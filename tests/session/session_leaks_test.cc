@@ -1,4 +1,4 @@
-// What is left of connections and sessions that have ended: nothing.
+// Connections and sessions that have ended leave nothing behind.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
-/// Mappings of this process: each connection makes some.
+/// Number of memory mappings of this process: each connection creates some.
 std::size_t mappings() {
   std::ifstream maps("/proc/self/maps");
   return static_cast<std::size_t>(
@@ -30,14 +30,14 @@ TEST(SessionLeaks, AThousandConnectsLeaveEverythingWhereItWas) {
     EXPECT_TRUE((*at_client).close().ok());
     EXPECT_TRUE((*at_server).close().ok());
   };
-  for (int i = 0; i < 100; ++i) cycle();  // queues and caches have their size after that
+  for (int i = 0; i < 100; ++i) cycle();  // queues and caches reach their final size
   const std::size_t descriptors = open_descriptors();
   const std::size_t threads = running_threads();
   const std::size_t mapped = mappings();
   const std::int64_t held = held_allocations();
   for (int i = 0; i < 1000; ++i) cycle();
   expect_back_to(descriptors, threads);
-  // Stacks and arenas of threads that have ended are kept by the C library, a few more or fewer at any moment.
+  // The C library keeps stacks and arenas of threads that have ended. Their number varies.
   EXPECT_LE(mappings(), mapped + 100);
   EXPECT_LE(held_allocations(), held + 100) << "one for every tenth connection would be seen";
 }

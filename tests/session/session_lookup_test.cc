@@ -1,4 +1,4 @@
-// Servers whose name cannot be looked up for now, by a resolver of this test's in place of the system's.
+// Servers whose name temporarily cannot be looked up. This test's resolver replaces the system's.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <netdb.h>
@@ -14,7 +14,7 @@
 namespace {
 
 std::atomic<int> lookups{0};
-/// Holds those that look "silent.example" up, on threads that outlive their callers.
+/// Blocks lookups of "silent.example". They run on threads that may outlive their callers.
 struct Silence {
   std::mutex mutex;
   std::condition_variable changed;
@@ -33,8 +33,8 @@ struct Silence {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return inside == number; });
   }
-  /// Lets those inside go, and waits until they have. Those that were left behind find their own memory, not that of calls that
-  /// have returned.
+  /// Ends the blocked lookups and waits until they have returned. Abandoned lookups use memory of their own, never that
+  /// of calls that have returned.
   void end() {
     std::unique_lock lock(mutex);
     over = true;
@@ -47,7 +47,7 @@ Silence silence;
 
 }  // namespace
 
-/// For this whole program; all other hosts are the system's business.
+/// Replaces the function in this whole program. Other hosts are passed to the system's function.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
   const std::string name = host == nullptr ? "" : host;
   if (name == "never.example" || (name == "later.example" && lookups.fetch_add(1) % 3 != 2)) return EAI_AGAIN;
@@ -94,7 +94,7 @@ TEST(SessionLookup, OfAResolverThatDoesNotAnswerEndsInTimeAndByStop) {
   const auto endpoint = client_of("silent.example", 1, std::chrono::milliseconds(50))->connect();
   EXPECT_EQ(endpoint.code(), std::errc::resource_unavailable_try_again);
   EXPECT_THAT(endpoint.status().message(), HasSubstr("no name server has answered yet"));
-  silence.wait_for(1);  // it is left behind
+  silence.wait_for(1);  // this lookup is abandoned
   const auto client = client_of("silent.example", 1, std::chrono::hours(1));
   auto stopped = std::async(std::launch::async, [&] { return client->connect().status(); });
   silence.wait_for(2);
@@ -103,7 +103,7 @@ TEST(SessionLookup, OfAResolverThatDoesNotAnswerEndsInTimeAndByStop) {
   silence.end();
 }
 
-/// With a device that is open: nothing else looks the name up.
+/// The device is already open, so that only the server looks up the name.
 TEST(SessionLookup, OfAServersOwnHostEndsInTimeAndByStop) {
   SessionOptions options = local_options();
   options.address.host = "silent.example";

@@ -1,4 +1,4 @@
-// A peer can make a session allocate. If there is no memory for it, the peer's connection ends, and nothing else.
+// A peer can make a session allocate memory. If none is available, only that peer's connection ends.
 #include <gmock/gmock.h>
 #include <pthread.h>
 
@@ -24,7 +24,7 @@ bool runs_thread(const std::string& wanted) {
   return false;
 }
 
-/// Waits for the end of all handshakes of this process's servers.
+/// Waits for the end of all handshakes of all servers in this process.
 [[nodiscard]] bool handshakes_are_over() {
   const Deadline deadline = soon();
   while (runs_thread("rdma-handshake")) {
@@ -34,7 +34,7 @@ bool runs_thread(const std::string& wanted) {
   return true;
 }
 
-/// A client's HELLO, and the header of a message of `bytes` bytes with nothing behind it.
+/// A client's HELLO, and the header of a message of `bytes` bytes, without the message itself.
 std::vector<std::byte> hello_and_promise(MessageType type, std::size_t bytes) {
   auto stream = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
   const auto header = MessageHeader{.type = type, .length = static_cast<std::uint32_t>(bytes)}.encode();
@@ -42,7 +42,7 @@ std::vector<std::byte> hello_and_promise(MessageType type, std::size_t bytes) {
   return stream;
 }
 
-/// Up to where the application decides about the client: what comes then is memory of the device's, too.
+/// Covers the handshake until the application decides about the client. After that, the device allocates memory, too.
 TEST(SessionMemory, AnyAllocationForAClientThatIsNotLetInMayFail) {
   if (!FailingAllocation::possible()) GTEST_SKIP() << "operator new is the sanitizer's";
   const auto server = make_server();
@@ -74,7 +74,8 @@ TEST(SessionMemory, AnyAllocationOfTheControlThreadMayFail) {
   for (int number = 1; number <= kMoreThanItNeeds; ++number) {
     const FailingAllocation failing({.thread = "rdma-control", .number = number});
     const auto refused = client->connect();
-    // Where no thread could be started for its handshake, it has tried again, and hears what the application says.
+    // If no thread could be started for its handshake, the client tries again, and then receives the application's
+    // refusal.
     EXPECT_FALSE(refused) << "allocation " << number;
     EXPECT_THAT(refused.status().message(), ::testing::Not(::testing::HasSubstr("allocate")))
         << "allocation " << number;
@@ -114,7 +115,7 @@ TEST(SessionMemory, AMessageThatCannotBeKeptEndsItsConnectionAlone) {
 }
 
 TEST(SessionMemory, NoMessageLongerThanAnOfferIsReadBeforeTheOffer) {
-  const auto server = make_server();  // with a handshake_timeout far beyond this test
+  const auto server = make_server();  // its handshake_timeout is much longer than this test
   ASSERT_TRUE(server->start().ok());
   for (const auto type : {MessageType::kOffer, MessageType::kUser}) {
     const int before = server.hooks->record.count("connect_failed bad message");

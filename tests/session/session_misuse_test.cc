@@ -1,4 +1,4 @@
-// Mistakes of a program that end it: with one line that says which.
+// Mistakes of a program that end it, with one line that names the mistake.
 #include <gtest/gtest.h>
 
 #include <memory>

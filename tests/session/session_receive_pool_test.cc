@@ -1,4 +1,4 @@
-// Receives for many peers, in every way to thread: what arrives is right, receives go back, and all of it ends.
+// Receives shared by many peers, in every thread mode: data are correct, receives are given back, and everything ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kPeers = 8;
-constexpr std::uint64_t kMessages = 40;  // of each: several times what the pool holds
+constexpr std::uint64_t kMessages = 40;  // per peer: several times the pool's size
 constexpr int kReceives = 16;
 
 void use_pool(HcaConfig& hca) {
@@ -32,7 +32,7 @@ struct Letter {
   std::uint64_t number = 0;
 };
 
-/// Sums up what has arrived, from any thread: of each peer, in order.
+/// Sums up the messages of each peer, in order. Threads: any.
 class Arrivals {
  public:
   void add(const Letter& message) {
@@ -85,7 +85,7 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
     std::memcpy(&message, bytes.data(), sizeof(message));
     arrivals_.add(message);
   }
-  /// Sends all messages of one peer, as many at a time as its queue takes.
+  /// Sends all messages of one peer, with at most a full send queue outstanding.
   void send_all(const EndPoint& endpoint, std::uint64_t peer) const {
     const auto buffer =
         RDMABuffer::allocate(endpoint.device(), {.block_bytes = sizeof(Letter), .block_count = 8}).value();
@@ -100,7 +100,7 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
     }
     for (int left = 0; left < 8; ++left) ASSERT_TRUE(wait_one(endpoint).ok());
   }
-  /// Where no thread of the session does: takes what arrives, and gives the receives back.
+  /// For modes in which no session thread polls: takes the messages, and gives the receives back.
   void take_all(const EndPoint& endpoint) {
     for (std::uint64_t number = 0; number < kMessages; ++number) {
       const Completion completion = wait_one(endpoint);
@@ -108,7 +108,7 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
       EXPECT_TRUE(endpoint.receive_pool().give_back(completion));
     }
   }
-  /// All receives are with the device again, now or soon: the last are given back when their hooks have returned.
+  /// Waits until all receives are posted again: the last ones are given back after their hooks have returned.
   static void expect_full(const ReceivePool& pool) {
     const Deadline deadline = soon();
     while (pool.posted() < kReceives && !deadline.passed()) std::this_thread::yield();
@@ -159,14 +159,14 @@ TEST_P(PooledServer, PeersComeAndGoAndTheReceivesStay) {
   for (int round = 1; round <= 3; ++round) {
     const auto leaves = client_->connect().value();
     const auto buffer = make_buffer(leaves.device());
-    // Perhaps nobody has looked at it when the peer goes.
+    // The server may not have taken this message when the peer disconnects.
     ASSERT_TRUE(leaves.channel().post_send(buffer.at(0).first(sizeof(Letter)), {.id = 1}));
     ASSERT_TRUE(wait_one(leaves).ok());
     ASSERT_TRUE(leaves.close().ok());
     ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok", round));
   }
   if (!served()) {
-    for (int left = 0; left < 3; ++left) (void)server_->accept(soon()).status();  // and are dropped
+    for (int left = 0; left < 3; ++left) (void)server_->accept(soon()).status();  // not used
     (void)server_->accept(tiny()).status();
   }
   expect_full(pool);
@@ -223,7 +223,7 @@ TEST_F(ReceivePools, ACompletionQueueThatHasNoRoomForItIsRefused) {
   EXPECT_THAT(refused.error().context, HasSubstr("completion queue"));
 }
 
-// Hooks that keep receives bring the pool down to its low water, hear so, and stop.
+// Hooks keep receives until the pool reaches its low-water mark; on_receives_low is called, and they stop.
 TEST_F(ReceivePools, LowWaterIsTold) {
   struct Server final : Recording {
     void on_recv_done(const EndPoint& endpoint, const Completion& completion) override {
@@ -259,14 +259,15 @@ TEST_F(ReceivePools, LowWaterIsTold) {
   ASSERT_TRUE(server.hooks->record.wait_for("established"));
   const ReceivePool pool = server->endpoints().front().receive_pool();
   for (int round = 1; round <= 3; ++round) {
-    // Twice as many as there are receives: without on_receives_low() the last would wait for ever.
+    // Twice the number of receives: without on_receives_low() the last SEND would wait forever.
     for (std::uint64_t number = 0; number < 2 * kReceives; ++number) {
       ASSERT_TRUE(near.channel().post_send(buffer.at(0), {.id = number}));
       ASSERT_TRUE(wait_one(near).ok());
     }
     ASSERT_TRUE(server.hooks->record.wait_for("low", round));
     EXPECT_GE(pool.times_low(), round);
-    // Also those that were on their way when it was told: who keeps more of them then is not told again.
+    // Wait also for messages that arrived after the hook was called: the hook is not called again for receives kept
+    // then.
     ASSERT_TRUE(server.hooks->record.wait_for("message", round * 2 * kReceives));
     const Deadline deadline = soon();
     while (pool.posted() < kReceives && !deadline.passed()) std::this_thread::yield();

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A server that runs, and a client that is not connected yet.
+/// A running server, and a client that is not connected yet.
 struct SessionPair {
   SessionPair() {
     const Status started = server->start();
@@ -243,7 +243,7 @@ TEST(SessionRefusal, ClientsOfAServerThatIsShortOfDescriptorsTryAgain) {
   const auto connected = client->connect();
   EXPECT_TRUE(connected) << connected.status().message();
   EXPECT_EQ(server.hooks->record.count("connect_failed Too many open files"), 1);
-  // A client that is short of them says so, and makes no busy server of its server.
+  // A client that is short of descriptors says so, and does not report its server as busy.
   client.hooks->configure = short_of_descriptors;
   EXPECT_EQ(client->connect().code(), std::errc::too_many_files_open);
   EXPECT_TRUE(server.hooks->record.wait_for("connect_failed refused by the peer"));
@@ -353,7 +353,7 @@ TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
   EXPECT_EQ(at_client.status().code(), Errc::kPeerClosed);
 }
 
-/// Of a client that goes on trying.
+/// Options of a client that retries, because no server listens.
 SessionOptions to_nobody() {
   SessionPair pair;
   SessionOptions options = local_options(pair.server->port());
@@ -370,7 +370,8 @@ TEST(SessionStop, WhileConnectingToNobody) {
   EXPECT_EQ(connecting.get(), Errc::kStopped);
 }
 
-/// Wherever the start is: stop() used to be lost between the start of the control thread and the state that says so.
+/// stop() must work at any point of the start. It used to be lost between the start of the control thread and the state
+/// change that announces it.
 TEST(SessionStop, AtAnyMomentOfTheStart) {
   const SessionOptions options = to_nobody();
   for (int turn = 0; turn < 300; ++turn) {
@@ -431,7 +432,8 @@ TEST(SessionStop, FromInitSession) {
   EXPECT_EQ(server->port(), 0) << "it listens";
 }
 
-/// In ThreadMode::kApplication the hook is on the control thread, which so cannot end what it waits for itself.
+/// In ThreadMode::kApplication the hook runs on the control thread, which therefore cannot end the operation that the
+/// hook waits for.
 TEST(SessionStop, WhileAHookConnectsToOneThatSaysNothing) {
   const auto silent = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(silent);

@@ -26,7 +26,7 @@ inline Deadline tiny() {
   return Deadline::after(std::chrono::milliseconds(5));
 }
 
-/// What hooks have seen, in order, and a way to wait for it. Threads: any.
+/// Records what hooks see, in order, and lets tests wait for an entry. Threads: any.
 class Record {
  public:
   void add(const std::string& line) {
@@ -42,7 +42,7 @@ class Record {
     const std::lock_guard lock(mutex_);
     return count_locked(wanted);
   }
-  /// Waits until `wanted` was seen `times` times; false: not within 20 s.
+  /// Waits until `wanted` was recorded `times` times. Returns false after 20 s.
   [[nodiscard]] bool wait_for(const std::string& wanted, int times = 1) { return wait_until(soon(), wanted, times); }
   [[nodiscard]] bool wait_until(Deadline deadline, const std::string& wanted, int times = 1) {
     std::unique_lock lock(mutex_);
@@ -58,7 +58,7 @@ class Record {
   std::vector<std::string> lines_;
 };
 
-/// Hooks that record, and do what a test asks for.
+/// Hooks that record their calls, and run the functions that a test sets.
 class Recording : public SessionHooks {
  public:
   Status init_session(const RDMADevice& /*device*/) override {
@@ -101,14 +101,14 @@ class Recording : public SessionHooks {
     if (ended) ended(endpoint, why);
   }
   bool on_connect_failed(const std::string&, const Error& why) override {
-    reasons.add(why.context);  // first: it is there when a test has waited for the record
+    reasons.add(why.context);  // first: must be there when a test has waited for the record
     record.add("connect_failed " + why.code.message());
     return true;
   }
 
   Record record;
   Record reasons;
-  Record ends;  // what on_ended was told
+  Record ends;  // arguments of on_ended
   Status init_result;
   std::function<void()> initialise;
   std::function<Status(HcaConfig&, const PeerInfo&)> configure;
@@ -160,8 +160,8 @@ inline std::size_t running_threads() {
   return entries_of("/proc/self/task");
 }
 
-/// Expects that there are no more of either than that, now or soon: a joined thread is in /proc for a moment yet, and
-/// what served the last peer goes when its owner next looks.
+/// Expects that the numbers of descriptors and threads fall back to these values soon. A joined thread stays in /proc
+/// for a moment, and the owner of the last peer's resources frees them the next time it checks.
 inline void expect_back_to(std::size_t descriptors, std::size_t threads) {
   const Deadline deadline = soon();
   while ((running_threads() > threads || open_descriptors() > descriptors) && !deadline.passed()) {

@@ -25,7 +25,7 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
     const auto serve = [](HcaConfig& hca, const PeerInfo&) {
       std::tie(hca.thread_mode, hca.polling_mode) = GetParam();
       hca.shared_queue_key = "all";
-      hca.shared_queue_depth = 16384;  // for all endpoints of a test, also where the server is behind in ending them
+      hca.shared_queue_depth = 16384;  // for all endpoints of a test, even if the server ends them late
       return Status();
     };
     server_.hooks->configure = serve;
@@ -38,10 +38,10 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
   ~ServedSession() override {
     client_->stop();
     server_->stop();
-    server_buffer_ = {};  // no longer in use, and before its device goes
+    server_buffer_ = {};  // unused by now; must be released before its device
   }
 
-  /// Four receives, all into one buffer: nobody looks at what arrives.
+  /// Posts four receives into one buffer, which no test reads.
   Status post_receives(const EndPoint& endpoint) {
     {
       const std::lock_guard lock(mutex_);
@@ -163,7 +163,7 @@ TEST_P(ServedSession, ManyEndpointsComeAndGo) {
 TEST_P(ServedSession, ALostPeerIsReportedToTheHook) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
-  endpoint.core()->connector().shutdown();  // an end without a goodbye, as the kernel makes it for a process that dies
+  endpoint.core()->connector().shutdown();  // ends without GOODBYE, like a process that dies
   EXPECT_TRUE(server_.hooks->record.wait_for("disconnected peer lost"));
   client_->stop();
 }
@@ -173,7 +173,7 @@ TEST(SharedQueue, AFullOneRefusesWithNumbers) {
   server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
     hca.shared_queue_key = "small";
-    hca.shared_queue_depth = 512;  // one endpoint of two channels with 128 + 128 requests
+    hca.shared_queue_depth = 512;  // one endpoint with two channels of 128 + 128 requests
     return Status();
   };
   ASSERT_TRUE(server->start().ok());
@@ -205,7 +205,8 @@ TEST(SharedQueue, OneKeyHasOnePollingMode) {
   EXPECT_THAT(second.error().context, ::testing::HasSubstr("polling_mode"));
 }
 
-/// A client with a queue for all, and one endpoint that never lets it become empty: each completion posts the next request.
+/// A client with one queue for all endpoints. One endpoint never lets the queue become empty: each completion posts the
+/// next request.
 class BusyQueue : public ::testing::TestWithParam<PollingMode> {
  protected:
   class Client final : public Recording {
@@ -228,7 +229,7 @@ class BusyQueue : public ::testing::TestWithParam<PollingMode> {
       return Status();
     };
   }
-  /// The server's end, too: the newest.
+  /// Returns the client's endpoint and the server's, which is its newest.
   std::pair<EndPoint, EndPoint> connect() {
     auto endpoint = client_->connect();
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
@@ -257,7 +258,7 @@ TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
   client_->stop();
 }
 
-/// A server whose endpoints are spread over three queues, and a client.
+/// A server whose endpoints are distributed over three queues, and a client.
 class Sharding : public ::testing::Test {
  protected:
   void start(const std::function<void(HcaConfig&)>& change = {}) {
@@ -279,7 +280,7 @@ class Sharding : public ::testing::Test {
       endpoints_.push_back(std::move(*endpoint));
     }
   }
-  /// Of the server's: how many endpoints each completion queue has.
+  /// The number of endpoints of each completion queue of the server.
   std::vector<int> loads() {
     std::map<const CompletionQueue*, int> loads;
     for (const auto& endpoint : server_->endpoints()) ++loads[endpoint.core()->queue().get()];
@@ -308,7 +309,7 @@ TEST_F(Sharding, NewOnesTakeThePlacesOfThoseThatHaveLeft) {
   start();
   connect(6);
   ASSERT_TRUE(server_.hooks->record.wait_for("established", 6));
-  for (int i : {0, 3}) EXPECT_TRUE(endpoints_[static_cast<std::size_t>(i)].close().ok());  // both of the first queue
+  for (int i : {0, 3}) EXPECT_TRUE(endpoints_[static_cast<std::size_t>(i)].close().ok());  // both use the first queue
   ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok", 2));
   const Deadline deadline = soon();
   while (loads() != std::vector<int>{2, 2} && !deadline.passed()) std::this_thread::yield();
@@ -326,7 +327,7 @@ TEST_F(Sharding, AllOfAKeyAgreeOnTheNumberOfQueues) {
   EXPECT_THAT(second.error().context, ::testing::HasSubstr("shared_queues"));
 }
 
-/// The names of this process's threads that begin so, in order.
+/// The names of all local threads that start with `prefix`, sorted.
 std::vector<std::string> thread_names(const std::string& prefix) {
   std::vector<std::string> names;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -395,7 +396,7 @@ TEST_F(Sharding, AQueueGrowsWithItsEndPoints) {
   const auto there = server_->endpoints();
   EXPECT_EQ(loads(), (std::vector<int>{5}));
   EXPECT_GE(there.front().core()->queue()->native().depth(), 5 * 2000);
-  // All five as full as they may be, at once: 1000 receives of each.
+  // Fills all five at the same time to their limit: 1000 receives each.
   const auto buffer = make_buffer(there.front().device());
   for (const auto& endpoint : there) {
     for (int i = 0; i < 1000; ++i) ASSERT_TRUE(endpoint.channel().post_recv(buffer.at(0), {.id = 1}));

@@ -1,4 +1,5 @@
-// Who is no peer costs a slot until its deadline, and nobody else anything. Peers that die are noticed.
+// A client that is not a peer occupies one slot until its deadline and affects no other client. The death of a peer is
+// noticed.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
@@ -21,7 +22,7 @@ using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the
 TestServer impatient_server(int slots) {
   SessionOptions options = local_options();
   options.handshake_slots = slots;
-  options.tcp.handshake_timeout = std::chrono::seconds(1);  // enough for a real client, too
+  options.tcp.handshake_timeout = std::chrono::seconds(1);  // also enough for a real client
   auto server = make_server(options);
   EXPECT_TRUE(server->start().ok());
   return server;
@@ -46,7 +47,7 @@ TEST(SessionUnknownClient, GarbageHalvesAndSilenceAreToldApart) {
 }
 
 TEST(SessionUnknownClient, ASilentOneIsServedAroundMeanwhile) {
-  const auto server = make_server();  // with a handshake_timeout far beyond this test
+  const auto server = make_server();  // its handshake_timeout is much longer than this test
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
   const RawSocket half(server->port());
@@ -55,7 +56,7 @@ TEST(SessionUnknownClient, ASilentOneIsServedAroundMeanwhile) {
   EXPECT_TRUE(client->connect());
   EXPECT_TRUE(server.hooks->record.wait_for("established"));
   EXPECT_EQ(server.hooks->record.lines().size(),
-            4U);  // of the client alone: init, config, post_connecting, established
+            4U);  // only the real client: init, config, post_connecting, established
 }
 
 TEST(SessionUnknownClient, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
@@ -76,7 +77,7 @@ TEST(SessionUnknownClient, StopDoesNotWaitForThem) {
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
   const auto client = make_client(*server);
-  ASSERT_TRUE(client->connect());  // accepted after the unknown client, which therefore has its slot
+  ASSERT_TRUE(client->connect());  // accepted after the unknown client, so that one has its slot
   server->stop();
   EXPECT_EQ(server.hooks->record.count("connect_failed stopped"), 0);
 }
@@ -89,7 +90,7 @@ TEST(SessionUnknownClient, StopDoesNotWaitForThemInWhicheverMomentItComes) {
     ASSERT_TRUE(server->start().ok());
     const RawSocket silent(server->port());
     const RawSocket another(server->port());
-    server->stop();  // they are in the handshake, in front of it, or not accepted yet
+    server->stop();  // they are in the handshake, waiting for it, or not accepted yet
   }
 }
 
@@ -106,7 +107,7 @@ TEST(SessionUnknownClient, AnotherVersionIsToldSo) {
 TEST(SessionUnknownClient, WhoSaysNothingLearnsNothing) {
   const auto server = impatient_server(8);
   const RawSocket silent(server->port());
-  const auto bytes = silent.read_all();  // up to the deadline
+  const auto bytes = silent.read_all();  // returns at the deadline
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   ASSERT_GE(bytes.size(), kMessageHeaderBytes);
   const auto first = MessageHeader::decode(std::span(bytes).first<kMessageHeaderBytes>());
@@ -158,7 +159,7 @@ TEST(SessionUnknownClient, AServerOfAnotherVersionIsNamedByTheClient) {
   EXPECT_NE(other.get(), nullptr);
 }
 
-/// This program again, as another process that runs the disabled test below.
+/// Another process of this test program, which runs the disabled test below.
 class PeerProcess {
  public:
   explicit PeerProcess(std::uint16_t port) {
@@ -189,7 +190,7 @@ TEST(PeerProcessBody, DISABLED_ConnectsAndWaits) {
   ClientSession client(local_options(static_cast<std::uint16_t>(std::atoi(port))));
   const auto endpoint = client.connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  // Until it is killed, or the test that started it ends.
+  // Runs until it is killed, or the test that started it ends.
   EXPECT_EQ((*endpoint).next(Deadline::never()).code(), Errc::kPeerClosed);
 }
 

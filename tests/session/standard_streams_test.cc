@@ -1,5 +1,5 @@
-// A program that was started without standard streams: the library leaves their numbers free, so that what the program prints goes
-// nowhere, and not into a socket or into memory that soft0 shares with its peers.
+// A program that was started without standard streams: the library leaves their descriptor numbers free. So the
+// program's output is lost, but is not written into a socket or into memory that soft0 shares with its peers.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
-/// A thread may have a number for the moment between opening something and moving it to a higher one.
+/// A thread may use a number for a moment, between opening a descriptor and moving it to a higher number.
 bool becomes_free(int fd) {
   const Deadline deadline = soon();
   while (::fcntl(fd, F_GETFD) != -1) {
@@ -25,11 +25,11 @@ bool becomes_free(int fd) {
   return true;
 }
 
-/// In a process of its own, run by the test below.
+/// Runs in a process of its own, which the test below starts.
 TEST(StandardStreamsBody, DISABLED_ConnectsWithoutThem) {
   const auto server = make_server();
   server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
-    hca.polling_mode = PollingMode::kEpoll;  // has the most descriptors
+    hca.polling_mode = PollingMode::kEpoll;  // needs the most descriptors
     return Status();
   };
   ASSERT_TRUE(server->start().ok());
@@ -40,7 +40,7 @@ TEST(StandardStreamsBody, DISABLED_ConnectsWithoutThem) {
   const auto at_server = server->accept(soon());
   ASSERT_TRUE(at_server) << at_server.status().message();
   for (const int fd : {0, 1, 2}) EXPECT_TRUE(becomes_free(fd)) << fd << " is in use";
-  RDMACOMM_LOG(ERROR) << std::string(8192, 'x');  // into the control segment, if that had number 2
+  RDMACOMM_LOG(ERROR) << std::string(8192, 'x');  // would go into the control segment, if that had number 2
   const auto buffer = make_buffer((*at_client).device());
   const auto receiving = make_buffer((*at_server).device());
   ASSERT_TRUE((*at_server).channel().post_recv(receiving.at(0), {.id = 1}));

@@ -1,4 +1,4 @@
-// What a peer can send that is against the rules: one clear error here, and the peer is told.
+// Violations of the protocol by a peer: each results in one clear local error, which is also sent to the peer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class BadPeerTest : public ::testing::Test {
     stream_ = std::move(*opened);
     EXPECT_EQ(peer_->hear().header.kind, SegmentKind::kHello);
   }
-  /// Whoever reads is told so, and so is the peer.
+  /// The local reader gets the error, and the peer does, too.
   void expect_refused(const char* why, Errc code = Errc::kBadMessage) {
     for (;;) {
       const auto read = stream_.next(soon());
@@ -195,7 +195,7 @@ TEST_F(BadPeerTest, MoreBlocksThanItMay) {
   expect_refused("more blocks than the 4 that it may send");
 }
 
-/// The device refuses it, on both sides.
+/// The device refuses it, at both ends.
 TEST_F(BadPeerTest, ABlockThatIsTooLarge) {
   meet();
   const Completion sent = peer_->send_data(pattern(1025));

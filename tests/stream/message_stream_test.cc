@@ -20,7 +20,7 @@ using rdmacomm::testing::soon;
 using rdmacomm::testing::tiny;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kLargest = 16384;  // of the pools
+constexpr std::size_t kLargest = 16384;  // largest block of the pools
 
 HcaConfig config(PollingMode mode = PollingMode::kBusyPoll, const StreamOptions& options = small_stream()) {
   HcaConfig hca{.channels = {MessageStream::channel(options, kStreamChannel), {.name = kControlChannel}},
@@ -69,7 +69,8 @@ struct MessagePair {
   MessageStream server;
 };
 
-/// The next message as a whole; empty: the end, or a failure, which fails the test.
+/// Receives the next message as a whole. Returns an empty optional at the end, or after a failure, which fails the
+/// test.
 std::optional<std::vector<std::byte>> receive(MessageStream& from) {
   std::vector<std::byte> message;
   for (;;) {
@@ -145,11 +146,11 @@ TEST(MessageStreamTest, BothSidesMaySendLargeOnesAtOnceBeforeTheyReceive) {
   });
   expect_ok(pair.client.send(pattern(6 * kLargest, 2), soon()));
   EXPECT_TRUE(receive(pair.client) == pattern(6 * kLargest, 1));
-  expect_ok(pair.client.flush(soon()));  // what the peer had no room for yet goes by calls only
+  expect_ok(pair.client.flush(soon()));  // calls must send the data for which the peer had no room
   other.get();
 }
 
-/// More than both pools have: who sends waits until the peer receives.
+/// Messages larger than both pools together: the sender waits until the peer receives.
 TEST(MessageStreamTest, MessagesMayBeLargerThanThePool) {
   MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
   expect_arrive(pair.client, pair.server, {50 * kLargest, 3, 20 * kLargest + 1});
@@ -158,7 +159,7 @@ TEST(MessageStreamTest, MessagesMayBeLargerThanThePool) {
 TEST(MessageStreamTest, APeerThatDoesNotReceiveIsWaitedForUntilTheDeadline) {
   MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
   EXPECT_EQ(pair.client.send(pattern(50 * kLargest), tiny()).code(), Errc::kTimeout);
-  EXPECT_EQ(pair.client.status().code(), Errc::kAborted);  // half a message cannot be taken back
+  EXPECT_EQ(pair.client.status().code(), Errc::kAborted);  // a partly sent message cannot be revoked
   EXPECT_EQ(pair.client.send(pattern(1), soon()).code(), Errc::kAborted);
 }
 
@@ -246,8 +247,8 @@ TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
   EXPECT_EQ(open(make_pool(rdmacomm::testing::open_soft_device())).code(), Errc::kInvalidArgument);
 }
 
-/// An end that only reads has fewer receives, and one that only writes small ones: none is ever missing (rnr_retry is
-/// 0).
+/// An end that only reads posts fewer receives, and an end that only writes small messages does too. A receive is never
+/// missing (rnr_retry is 0).
 TEST(MessageStreamTest, OneWay) {
   StreamOptions reader = small_stream();
   reader.write_blocks = reader.borrowed_blocks = 0;
@@ -282,7 +283,8 @@ TEST(MessageStreamTest, OneWay) {
   expect_ok(ended.get());
 }
 
-// What is against the rules -------------------------------------------------------------------------------------------
+// Violations of the rules
+// ----------------------------------------------------------------------------------------------
 
 class BadMessagesTest : public ::testing::Test {
  protected:

@@ -1,5 +1,5 @@
-// raw_stream_peer.h - the other end of a stream, by hand: it sends what a test says, right or wrong.
-// Only one thread.
+// raw_stream_peer.h - the remote end of a stream, controlled by hand: it sends any data that a test passes, valid or
+// not. For one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class RawStreamPeer {
   static constexpr std::size_t kSlotBytes = 8192;
   static constexpr std::uint64_t kSlots = 24;
 
-  /// Meets a stream's open() at the barrier, with receives posted.
+  /// Posts receives, and waits for the stream's open() at the barrier.
   RawStreamPeer(std::shared_ptr<EndPointCore> endpoint, std::string name)
       : endpoint_(std::move(endpoint)), channel_(*endpoint_->channel(name)) {
     memory_ = RDMABuffer::allocate(endpoint_->device(), {.block_bytes = kSlotBytes,
@@ -34,12 +34,12 @@ class RawStreamPeer {
   RawStreamPeer& operator=(const RawStreamPeer&) = delete;
   ~RawStreamPeer() { EXPECT_TRUE(channel_.drain(soon()).ok()); }
 
-  /// Any bytes as a segment. Returns what became of it.
+  /// Sends any bytes as a segment. Returns the request's completion.
   Completion send(std::span<const std::byte> bytes) {
     EXPECT_TRUE(channel_.post_send(filled(bytes), {.id = kSent}));
     return sent();
   }
-  /// With any immediate data.
+  /// Sends with any immediate data.
   Completion send_imm(std::uint32_t immediate, std::span<const std::byte> bytes) {
     EXPECT_TRUE(channel_.post_send(filled(bytes), {.id = kSent, .immediate = immediate}));
     return sent();
@@ -66,7 +66,7 @@ class RawStreamPeer {
     SegmentHeader header{};
     std::span<const std::byte> payload{};
   };
-  /// The next segment that has come.
+  /// Returns the next segment that has arrived.
   Heard hear() {
     while (heard_.empty()) {
       const Completion next = take();
@@ -82,7 +82,7 @@ class RawStreamPeer {
     EXPECT_TRUE(header.has_value()) << header.status().message();
     return {header.value(), bytes.subspan(SegmentHeader::kBytes)};
   }
-  /// Up to the abort; its reason.
+  /// Reads until the abort. Returns its reason.
   std::string hear_abort() {
     for (;;) {
       const Heard heard = hear();
@@ -105,7 +105,7 @@ class RawStreamPeer {
     std::ranges::copy(bytes, slot.data());
     return slot;
   }
-  /// What became of the request that was posted last.
+  /// The completion of the request that was posted last.
   Completion sent() {
     for (;;) {
       const Completion next = take();

@@ -25,7 +25,7 @@ using rdmacomm::testing::StreamPair;
 using rdmacomm::testing::tiny;
 using ::testing::HasSubstr;
 
-/// Writes all and finishes, on a thread of its own.
+/// Writes all data and finishes, on a thread of its own.
 std::future<Status> writing(RDMAStream& to, std::vector<std::byte> data) {
   return std::async(std::launch::async, [&to, data = std::move(data)] {
     const Status written = to.write(data, soon());
@@ -87,7 +87,7 @@ TEST(RDMAStreamTest, TheEndStaysTheEnd) {
   EXPECT_EQ(pair.server.read(more, tiny()).value(), 0U);
 }
 
-/// Of random lengths on both sides; whatever is lent is filled in part.
+/// Both peers use random lengths, and fill the lent blocks only in part.
 TEST(RDMAStreamTest, RandomPiecesArriveInOrder) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -181,8 +181,9 @@ void send_block(RDMAStream& from, RDMAStream& to) {
   EXPECT_TRUE(to.next(soon()).value());
 }
 
-/// Sends blocks one after the other, each taken before the next; returns how many different ones the last eight were.
-/// After each, round trips by another stream give its completion the time to come, without a look for it.
+/// Sends blocks one after the other; each is received before the next is sent. Returns how many different blocks the
+/// last eight sends used. After each send, round trips by another stream give its completion time to arrive, without
+/// polling for it.
 std::size_t blocks_in_use(StreamPair& pair, StreamPair& other, int round_trips) {
   std::deque<const std::byte*> last;
   for (int block = 0; block < 16; ++block) {
@@ -216,7 +217,7 @@ TEST(RDMAStreamTest, AnUnreleasedReaderStopsTheWriterAndAReleaseLetsItGoOn) {
     expect_ok(pair.client.write(pattern(1024, i * 1024), soon()));
     held.push_back(std::move(*pair.server.next(soon())));
   }
-  expect_ok(pair.client.write(pattern(4096, 4096), soon()));  // into this side's blocks
+  expect_ok(pair.client.write(pattern(4096, 4096), soon()));  // copied into local blocks
   EXPECT_EQ(pair.client.flush(tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client.lend(tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client.counts().blocks_written, 4U);
@@ -234,7 +235,7 @@ TEST(RDMAStreamTest, AnUnreleasedReaderStopsTheWriterAndAReleaseLetsItGoOn) {
   expect_ok(flushed.get());
 }
 
-/// A reader that holds all blocks but one still gets all, one after the other.
+/// A reader that holds all blocks except one still receives all data, block by block.
 TEST(RDMAStreamTest, AReaderMayHoldAllBlocksButOne) {
   StreamPair pair;
   auto written = writing(pair.client, pattern(50 * 1024));
@@ -291,7 +292,7 @@ TEST(RDMAStreamTest, BlocksGoOnToAnotherStreamWithoutACopy) {
   const StreamOptions options = small_stream();
   StreamPair up(options);
   EndPointPair ends(config_for(options), config_for(options));
-  // The second hop is on the first's device: one protection domain.
+  // The second hop uses the first hop's device: one protection domain.
   HcaConfig config = config_for(options);
   rdmacomm::testing::TcpPair tcp;
   EndPointPair::introduce(*tcp.client, *tcp.server);
@@ -331,7 +332,7 @@ TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
   expect_ok(pair.client.write(pattern(7), soon()));
   const BufferSlice all = owner->at(0);
   expect_ok(pair.client.write_from(all, std::move(owner), soon()));
-  EXPECT_FALSE(watched.expired());  // five segments, for which the peer has four blocks
+  EXPECT_FALSE(watched.expired());  // five segments; the peer has four blocks
   expect_ok(pair.client.write(pattern(100, 5007), soon()));
   auto finished = std::async(std::launch::async, [&] { return pair.client.finish(soon()); });
   EXPECT_TRUE(read_all(pair.server) == pattern(5107));
@@ -339,7 +340,7 @@ TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
   EXPECT_TRUE(watched.expired());
 }
 
-/// There is room for more of them, and for what the peer takes: nothing else makes the writer look.
+/// Neither the limit of borrowed slices nor the peer's credits make the writer poll here.
 TEST(RDMAStreamTest, LargeBorrowedSlicesAreGivenBackAsSoonAsTheyAreSent) {
   constexpr std::uint32_t kBytes = 64 << 10;
   StreamOptions options = small_stream();
@@ -358,7 +359,7 @@ TEST(RDMAStreamTest, LargeBorrowedSlicesAreGivenBackAsSoonAsTheyAreSent) {
   EXPECT_TRUE(watched.expired()) << "after " << more << " more of them";
 }
 
-/// FINISHED has the receive that HELLO had.
+/// FINISHED uses the receive that HELLO used.
 TEST(RDMAStreamTest, OneReceiveLessIsPostedUntilThereIsAnEndToBeAnswered) {
   StreamPair pair;
   const RDMAChannel& channel = *pair.ends.client->channel(kStreamChannel);
@@ -390,7 +391,7 @@ TEST(RDMAStreamTest, FinishWaitsUntilThePeerHasTakenEverything) {
   EXPECT_EQ(pair.client.finish(tiny()).code(), Errc::kTimeout);
   auto block = std::move(*pair.server.next(soon()));
   EXPECT_FALSE(pair.server.next(soon()).value());
-  EXPECT_EQ(pair.client.finish(tiny()).code(), Errc::kTimeout);  // the block is still looked at
+  EXPECT_EQ(pair.client.finish(tiny()).code(), Errc::kTimeout);  // the block is still in use
   block.release();
   expect_ok(pair.client.finish(soon()));
   expect_ok(pair.client.finish(soon()));
@@ -422,7 +423,7 @@ TEST(RDMAStreamTest, CloseMayComeAfterTheEndWasReadAndFinishWasCalled) {
   expect_ok(closing.get());
   pair.ends.client->stop();
   EndPointPair::watch(*pair.ends.server);
-  expect_ok(pair.server.close(tiny()));  // what was done is done
+  expect_ok(pair.server.close(tiny()));  // repeats of finished work succeed
 }
 
 TEST(RDMAStreamTest, CloseWaitsForThePeersEnd) {
@@ -466,7 +467,7 @@ TEST(RDMAStreamTest, AnAbortHasAReasonOnBothSides) {
   expect_ok(pair.client.flush(soon()));
   pair.client.abort("the disk is full\n");
   std::array<std::byte, 100> some;
-  EXPECT_EQ(pair.server.read(some, soon()).value(), 10U);  // what came before
+  EXPECT_EQ(pair.server.read(some, soon()).value(), 10U);  // received before the abort
   const auto read = pair.server.read(some, soon());
   EXPECT_EQ(read.code(), Errc::kAborted);
   EXPECT_THAT(read.error().message(), HasSubstr("has aborted the stream: the disk is full?"));

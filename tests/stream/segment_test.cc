@@ -91,9 +91,9 @@ TEST(StreamHello, WhatIsNoneIsRefused) {
   EXPECT_EQ(changed(6, 0), Errc::kBadMessage);       // mode
   EXPECT_EQ(changed(6, 3), Errc::kBadMessage);
   EXPECT_EQ(changed(7, 2), Errc::kBadMessage);      // immediate data
-  EXPECT_EQ(changed(9, 0), Errc::kBadMessage);      // blocks of 0 bytes
-  EXPECT_EQ(changed(11, 0x41), Errc::kBadMessage);  // of more than 1 GiB
-  EXPECT_EQ(changed(13, 0x20), Errc::kBadMessage);  // 8193 of them
+  EXPECT_EQ(changed(9, 0), Errc::kBadMessage);      // block size of 0 bytes
+  EXPECT_EQ(changed(11, 0x41), Errc::kBadMessage);  // block size above 1 GiB
+  EXPECT_EQ(changed(13, 0x20), Errc::kBadMessage);  // 8193 blocks
   EXPECT_EQ(changed(16, 1), Errc::kBadMessage);     // parts in a stream of bytes
   EXPECT_EQ(changed(6, 2), Errc::kBadMessage);      // messages without parts
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {

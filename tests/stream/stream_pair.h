@@ -16,12 +16,13 @@ namespace rdmacomm::testing {
 
 inline constexpr const char* kStreamChannel = "stream";
 
-/// Small enough for every edge to be met often.
+/// Small, so that tests reach every boundary often.
 inline StreamOptions small_stream() {
   return {.block_bytes = 1024, .write_blocks = 4, .read_blocks = 4, .borrowed_blocks = 2};
 }
 
-/// An endpoint with channels for `streams` streams. A SEND that finds no receive fails at once: streams never need one.
+/// An endpoint with channels for `streams` streams. A SEND without a posted receive fails at once, because streams must
+/// never cause one.
 inline HcaConfig config_for(const StreamOptions& options, int streams = 1, PollingMode mode = PollingMode::kBusyPoll) {
   HcaConfig config{.channels = {}, .polling_mode = mode};
   for (int i = 0; i < streams; ++i) {
@@ -36,14 +37,14 @@ inline void expect_ok(const Status& status) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-/// No two neighbours, and no two blocks, are alike.
+/// No two neighbouring bytes, and no two blocks, are equal.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t from = 0) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((from + i) * 31 + (from + i) / 251);
   return data;
 }
 
-/// As iWARP devices: data goes with headers.
+/// Like iWARP devices: data is sent with headers.
 struct WithoutImmediateData {};
 
 struct StreamPair {
@@ -79,7 +80,7 @@ struct StreamPair {
   RDMAStream server;
 };
 
-/// Reads up to the end.
+/// Reads until the end.
 inline std::vector<std::byte> read_all(RDMAStream& from) {
   std::vector<std::byte> all;
   std::array<std::byte, 700> some;

@@ -1,4 +1,4 @@
-// acting_session.h - a session whose hooks are members of the class that has it: for peers that tests play.
+// acting_session.h - a session whose hooks are members of the class that contains it. Tests use it to play a peer.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace rdmacomm {
 
-/// Tests derive from this. The class that is derived calls stop() in its destructor: its members are used by the hooks.
+/// Base class. The derived class must call stop() in its destructor, because the hooks use its members.
 template <typename Session>
 class ActingSession {
  public:

@@ -2,8 +2,8 @@
 
 #include "base/sanitizer.h"
 
-// clang links operators of the thread sanitizer's own into each program, which cannot be replaced: it is asked to say what it
-// allocates. That counts malloc() as well.
+// clang links the thread sanitizer's own operators into each program, and they cannot be replaced. So the sanitizer is
+// asked to report its allocations. That counts malloc() as well.
 #if defined(RDMACOMM_THREAD_SANITIZER) && defined(__clang__)
 #define RDMACOMM_COUNT_BY_HOOKS 1
 #include <sanitizer/allocator_interface.h>
@@ -22,7 +22,7 @@ namespace {
 thread_local std::uint64_t allocations = 0;
 std::atomic<std::int64_t> held{0};
 
-// Of FailingAllocation. The name and the length change only while nothing is armed.
+// State of FailingAllocation. The name and the length change only while `armed` is false.
 std::atomic<bool> armed{false};
 std::atomic<int> left{0};
 char starved_thread[16] = {};
@@ -46,7 +46,7 @@ void count_release(const volatile void* memory) {
 }
 [[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(count_one, count_release);
 #else
-// Not inlined, nor the operators below: the compiler would take malloc and delete for a mismatch.
+// Neither this nor the operators below may be inlined: the compiler would report malloc and delete as a mismatch.
 [[gnu::noinline]] void* counted(std::size_t bytes, std::size_t alignment) noexcept {
   ++allocations;
   held.fetch_add(1, std::memory_order_relaxed);
@@ -68,7 +68,7 @@ void count_release(const volatile void* memory) {
 }  // namespace
 
 #ifndef RDMACOMM_COUNT_BY_HOOKS
-// In place of the standard library's, for this whole program. The forms that are not here end in these.
+// These replace the standard library's operators in the whole program. The forms that are missing here call these.
 void* operator new(std::size_t bytes) {
   return counted_or_throw(bytes);
 }

@@ -1,5 +1,5 @@
-// allocation_counter.h - what a test program allocates by operator new. For programs that link allocation_counter.cc,
-// which puts its own operators in place of the standard library's.
+// allocation_counter.h - counts the allocations that a test program makes with operator new. For programs that link
+// allocation_counter.cc, which replaces the standard library's operators.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,21 @@
 
 namespace rdmacomm::testing {
 
-/// How often the calling thread has allocated.
+/// Number of allocations that the calling thread has made.
 [[nodiscard]] std::uint64_t allocations_of_this_thread() noexcept;
 
-/// Blocks that all threads together hold now. Exact, where the C library's own figures count what its caches keep.
+/// Number of blocks that all threads together hold now. Exact, unlike the C library's own figures, which include its
+/// caches.
 [[nodiscard]] std::int64_t held_allocations() noexcept;
 
-/// Which allocation fails. A value.
+/// Selects the allocation that fails. A value.
 struct AllocationToFail {
-  std::string thread = {};     ///< of threads of this name
+  std::string thread = {};     ///< only allocations by threads of this name
   int number = 1;              ///< counted from 1
-  std::size_t from_bytes = 0;  ///< of those that are at least as long
+  std::size_t from_bytes = 0;  ///< only allocations of at least this size
 };
 
-/// While it lives, that one allocation ends with std::bad_alloc. One at a time.
+/// While it lives, the selected allocation throws std::bad_alloc. At most one object at a time.
 class FailingAllocation {
  public:
   explicit FailingAllocation(const AllocationToFail& which);
@@ -29,9 +30,9 @@ class FailingAllocation {
   FailingAllocation& operator=(const FailingAllocation&) = delete;
   ~FailingAllocation();
 
-  /// Whether this program's operator new can fail: not if it is the sanitizer's.
+  /// Whether this program's operator new can fail. False if the sanitizer provides it.
   [[nodiscard]] static bool possible() noexcept;
-  /// Whether it has failed by now.
+  /// Whether the allocation has already failed.
   [[nodiscard]] bool reached() const noexcept;
 };
 

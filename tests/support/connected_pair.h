@@ -1,5 +1,5 @@
-// connected_pair.h - two connected channels in one process, each on an DeviceCore of its own: what most tests of
-// the layers from channel up start with.
+// connected_pair.h - two connected channels in one process, each on its own DeviceCore. Most tests of the layers from
+// channel upwards start with these.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,21 +24,21 @@ struct ChannelEnd {
 
   ChannelEnd() = default;
   ChannelEnd(ChannelEnd&&) = default;
-  ChannelEnd& operator=(ChannelEnd&&) = delete;  // it would release the device first
+  ChannelEnd& operator=(ChannelEnd&&) = delete;  // it would destroy the device first
 
-  /// Everything that peers can be allowed on this end's device.
+  /// All remote access that this end's device supports.
   [[nodiscard]] RemoteAccess all_access() const {
     const RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite;
     return device->limits().atomics ? access | RemoteAccess::kAtomic : access;
   }
-  /// A buffer on this end's device, which peers may do anything with.
+  /// A buffer on this end's device, with all remote access allowed.
   [[nodiscard]] RDMABuffer buffer(std::size_t bytes) const { return buffer(bytes, all_access()); }
   [[nodiscard]] RDMABuffer buffer(std::size_t bytes, RemoteAccess access) const {
     auto made = RDMABuffer::allocate(device, {.block_bytes = bytes, .remote_access = access});
     EXPECT_TRUE(made.has_value()) << made.error().message();
     return made ? std::move(made).value() : RDMABuffer();
   }
-  /// The next completion; an empty one with kTimeout when none comes in time. Polls, bounded by the deadline.
+  /// Polls for the next completion. Returns an empty one with kTimeout if the deadline passes.
   [[nodiscard]] Completion next(Deadline deadline = Deadline::after(std::chrono::seconds(10))) const {
     for (;;) {
       Completion completion;
@@ -52,7 +52,7 @@ struct ChannelEnd {
       std::this_thread::yield();
     }
   }
-  /// Whether no completion is there now.
+  /// Whether no completion is pending.
   [[nodiscard]] bool quiet() const {
     Completion completion;
     const Polled polled = channel->poll({&completion, 1});
@@ -61,7 +61,7 @@ struct ChannelEnd {
   }
 };
 
-/// Where an end's device comes from.
+/// Selects the device of an end.
 struct DeviceChoice {
   std::string name = "soft0";
   const verbs::Api* api = nullptr;  ///< the table to open it from; nullptr: DeviceCore::open finds it
@@ -71,7 +71,7 @@ struct DeviceChoice {
   }
 };
 
-/// How a pair is made.
+/// Options of a pair.
 struct PairOptions {
   AdapterConfig left{};
   AdapterConfig right{};
@@ -80,7 +80,7 @@ struct PairOptions {
   DeviceChoice right_device{};
 };
 
-/// Two ends, `left` and `right`. make() leaves them in INIT, connect() connects them.
+/// Two ends, `left` and `right`. After make() they are in INIT; connect() connects them.
 struct ConnectedPair {
   ChannelEnd left;
   ChannelEnd right;
@@ -122,7 +122,7 @@ struct ConnectedPair {
   }
 };
 
-/// A fixture with a connected pair; start() with other options puts another one in its place.
+/// A fixture with a connected pair. start() with other options replaces the pair.
 class ConnectedPairTest : public ::testing::Test {
  protected:
   void SetUp() override { start(); }
@@ -137,7 +137,7 @@ class ConnectedPairTest : public ::testing::Test {
   [[nodiscard]] ChannelEnd& right() { return pairs_.back().right; }
 
  private:
-  // Earlier pairs live on: a test body may still hold buffers of their devices.
+  // Earlier pairs are kept: a test body may still hold buffers of their devices.
   std::deque<ConnectedPair> pairs_;
 };
 

@@ -1,4 +1,4 @@
-// environment_variable.h - what an environment variable says for as long as a test wants it to.
+// environment_variable.h - sets an environment variable for a part of a test.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace rdmacomm::testing {
 
-/// Sets a variable, or (nullptr) takes it out of the environment; afterwards it is as before.
+/// Sets a variable, or (nullptr) removes it from the environment. The destructor restores the previous state.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(const char* name, const char* value) : name_(name) {

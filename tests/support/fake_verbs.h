@@ -1,5 +1,5 @@
-// fake_verbs.h - a verbs::Api that moves no bytes: it records every call, fails where a test says so, and completes
-// requests as told. For the paths that a working device does not take.
+// fake_verbs.h - a verbs::Api that transfers no data. It records every call, fails if the test requests it, and
+// completes requests on command. For paths that a working device does not take.
 #pragma once
 
 #include <endian.h>
@@ -76,10 +76,11 @@ struct FakeDevice : ibv_device {
   }
 };
 
-/// The table and what is behind it. One at a time in a program: the table's entries have no argument to find it by.
+/// The table of verbs and the state of the fake. One per program, because the table's entries have no argument to find
+/// it by.
 class FakeVerbs {
  public:
-  /// What becomes of posted requests.
+  /// The fate of posted requests.
   enum class Requests {
     kHold,      ///< nothing until complete_send(), complete_recv() or the move to ERR
     kComplete,  ///< sends succeed at once; receives are held
@@ -98,17 +99,17 @@ class FakeVerbs {
     return table;
   }
 
-  /// Makes the `nth` call of `verb` from now on fail with `number` (1: the next one). After that it works again.
+  /// Makes the `nth` call of `verb` from now on fail with `number` (1: the next call). Later calls work again.
   void fail(const std::string& verb, int number, int nth = 1) { failures_[verb] = {number, nth}; }
-  /// How often `verb` was called.
+  /// Number of calls of `verb`.
   [[nodiscard]] int calls(const std::string& verb) const {
     const auto found = calls_.find(verb);
     return found == calls_.end() ? 0 : found->second;
   }
-  /// Handles given out and not yet given back.
+  /// Handles that are not destroyed yet.
   [[nodiscard]] int live() const { return live_; }
 
-  /// Completes the oldest held request. Silent ones complete silently when they succeed.
+  /// Completes the oldest held request. An unsignaled request that succeeds makes no completion.
   void complete_send(ibv_wc_status status = IBV_WC_SUCCESS) { complete_oldest(sends_, status, IBV_WC_SEND); }
   void complete_recv(std::uint32_t bytes, unsigned wc_flags = 0, std::uint32_t network_immediate = 0,
                      ibv_wc_opcode opcode = IBV_WC_RECV) {
@@ -123,24 +124,24 @@ class FakeVerbs {
     complete_oldest(shared_recvs_, IBV_WC_SUCCESS, IBV_WC_RECV);
     completions.back().byte_len = bytes;
   }
-  /// Lets the next get_async_event() hand it out.
+  /// Makes the next get_async_event() return this event.
   void raise_async(const ibv_context* context, const ibv_async_event& event) {
     async_events_.push_back(event);
     (void)eventfd_write(context->async_fd, 1);
   }
-  /// Lets a completion channel's descriptor become readable, as a completion on an armed queue does.
+  /// Makes a completion channel's descriptor readable, as a completion on an armed queue does.
   void raise_event(const ibv_cq* cq) const { (void)eventfd_write(cq->channel->fd, 1); }
 
-  // What tests set.
+  // Set by tests.
   std::vector<std::unique_ptr<FakeDevice>> devices;
   Requests requests = Requests::kHold;
   std::uint32_t max_inline = 256;       ///< create_qp refuses more
-  bool shrinks_inline = false;          ///< create_qp grants half of what was asked for
+  bool shrinks_inline = false;          ///< create_qp grants half of the requested inline size
   bool names_refused_requests = true;   ///< post_srq_recv sets bad_wr; false: a careless driver
   bool refuses_posts_in_error = false;  ///< against the man page, as a broken device might
   bool poll_fails = false;              ///< poll_cq returns -1
 
-  // What tests look at.
+  // Read by tests.
   struct Transition {
     ibv_qp_attr attributes;
     int mask;
@@ -155,7 +156,7 @@ class FakeVerbs {
   std::vector<int> post_lengths;          ///< requests of each call of post_send
   std::vector<int> shared_recv_lengths;   ///< receives of each call of post_srq_recv
   std::vector<std::uint32_t> srq_limits;  ///< of each modify_srq
-  std::deque<ibv_wc> completions;         ///< what poll_cq gives next
+  std::deque<ibv_wc> completions;         ///< poll_cq returns these next
   std::atomic<std::uint64_t> polls{0};    ///< calls of poll_cq
   std::vector<int> registered_access;     ///< of each reg_mr
   std::vector<int> completion_depths;     ///< of each create_cq
@@ -163,7 +164,7 @@ class FakeVerbs {
   std::vector<ibv_async_event> acknowledged_async;
   int armed = 0;
 
-  /// As if they had never been posted: no completion will come.
+  /// Drops all requests as if they had never been posted: they will not complete.
   void forget_requests() {
     sends_.clear();
     recvs_.clear();
@@ -186,7 +187,7 @@ class FakeVerbs {
   }
   static FakeVerbs& self() { return *current(); }
 
-  // Counts the call and returns the error number it is to fail with, or 0.
+  // Counts the call. Returns the error number that it must fail with, or 0.
   int enter(const std::string& verb) {
     ++calls_[verb];
     const auto found = failures_.find(verb);
@@ -194,7 +195,7 @@ class FakeVerbs {
     errno = found->second.number;
     return found->second.number;
   }
-  // The NULL dialect: a zeroed T, or nullptr with errno set.
+  // For verbs that report errors by NULL: returns a zeroed T, or nullptr with errno set.
   template <typename T>
   T* make(const std::string& verb) {
     if (enter(verb) != 0) return nullptr;
@@ -217,7 +218,7 @@ class FakeVerbs {
     wc.wr_id = request.id;
     wc.qp_num = request.qpn;
     wc.status = status;
-    // On errors a device leaves the rest undefined: so does the fake, with values that would mislead.
+    // After an error a device leaves the other fields undefined. The fake sets them to misleading values.
     wc.opcode = status == IBV_WC_SUCCESS ? opcode : IBV_WC_RECV_RDMA_WITH_IMM;
     wc.wc_flags = status == IBV_WC_SUCCESS ? 0 : IBV_WC_WITH_IMM;
     wc.byte_len = status == IBV_WC_SUCCESS ? 0 : 0xdead;
@@ -295,7 +296,7 @@ class FakeVerbs {
     auto* context = self().make<ibv_context>("open_device");
     if (context == nullptr) return nullptr;
     context->device = device;
-    context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as libibverbs hands it out
+    context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as in libibverbs
     context->ops.post_send = post_send;
     context->ops.post_recv = post_recv;
     context->ops.post_srq_recv = post_srq_recv;
@@ -357,7 +358,7 @@ class FakeVerbs {
     auto* channel = self().make<ibv_comp_channel>("create_comp_channel");
     if (channel == nullptr) return nullptr;
     channel->context = context;
-    channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as libibverbs hands it out
+    channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as in libibverbs
     return channel;
   }
   static int destroy_comp_channel(ibv_comp_channel* channel) {

@@ -1,4 +1,4 @@
-// forked_child.h - a second process for tests of what happens between two, and of what happens when one of them dies.
+// forked_child.h - a second process, for tests of the interaction of two processes and of the death of one of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace rdmacomm::testing {
 
-/// A child process that runs `body` and is killed, if need be, when the test ends. Started before this process opens
-/// a device or starts a thread.
+/// A child process that runs `body`. It is killed at the end of the test if it still runs. Start it before this process
+/// opens a device or starts a thread.
 class ForkedChild {
  public:
   /// body   gets one end of a socket pair; the other is line()
@@ -37,7 +37,7 @@ class ForkedChild {
     close(line_);
   }
   [[nodiscard]] int line() const { return line_; }
-  /// Stops it as a debugger or SIGSTOP does. When this returns, not one of its threads runs.
+  /// Stops the process as a debugger or SIGSTOP does. When this returns, none of its threads is running.
   void stop() const {
     ::kill(pid_, SIGSTOP);
     int status = 0;

@@ -1,4 +1,4 @@
-"""Ports for servers that are to be told theirs: others that look for a free port at the same time are not given the same one."""
+"""Ports for servers that need fixed port numbers: other programs that look for a free port do not get the same one."""
 
 import contextlib
 import socket
@@ -6,8 +6,9 @@ import socket
 
 def hold_ports(test, count=1, *, in_a_row=False):
     """
-    `count` ports on which nobody listens, held until the TestCase `test` ends: the system gives them to nobody who asks for any
-    port. A server that sets SO_REUSEADDR, as servers do, can listen at them. in_a_row: each is the one before it plus 1.
+    `count` ports on which no process listens, held until the TestCase `test` ends: the system does not assign them to
+    sockets that ask for any port. A server that sets SO_REUSEADDR, as servers do, can listen on them. in_a_row: the
+    port numbers are consecutive.
     """
     for _ in range(1000):
         with contextlib.ExitStack() as held:

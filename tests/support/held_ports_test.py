@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/support/held_ports.py: a held port is given to nobody else, and servers can listen there."""
+"""tests/support/held_ports.py: other sockets do not get a held port, and servers can listen on it."""
 
 import socket
 import unittest

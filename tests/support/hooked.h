@@ -9,7 +9,7 @@
 
 namespace rdmacomm::testing {
 
-/// `->` leads to the session, `hooks` to the hooks. Movable; may be empty.
+/// `->` returns the session, `hooks` the hooks. Movable; may be empty.
 template <typename Session, std::derived_from<SessionHooks> Hooks>
 class Hooked {
  public:
@@ -19,7 +19,7 @@ class Hooked {
 
   explicit operator bool() const noexcept { return session_ != nullptr; }
   [[nodiscard]] const Session* operator->() const noexcept { return session_.get(); }
-  // `*server` of a pointer-like thing that is passed on as what it is, or as its session.
+  // `*server` works as on a pointer. The result can be passed on as a Hooked or as its session.
   [[nodiscard]] Hooked& operator*() noexcept { return *this; }
   [[nodiscard]] const Hooked& operator*() const noexcept { return *this; }
   operator const Session&() const noexcept { return *session_; }  // NOLINT(google-explicit-constructor)
@@ -28,7 +28,7 @@ class Hooked {
   std::shared_ptr<Hooks> hooks;
 
  private:
-  std::unique_ptr<Session> session_;  // after the hooks: it goes first
+  std::unique_ptr<Session> session_;  // destroyed before the hooks
 };
 
 }  // namespace rdmacomm::testing

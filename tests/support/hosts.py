@@ -1,14 +1,14 @@
-"""Several hosts on this machine: network namespaces joined by a cable, which can be made slow, bad, or cut.
+"""Several hosts on this machine: network namespaces joined by a cable, which can be made slow, lossy, or cut.
 
-    reason = why_not(loss=True)              "" where it can be done: wants root, ip, and nft or tc for what is asked
+    reason = why_not(loss=True)              "" if hosts can be made: needs root, ip, and for loss or rate nft or tc
     with Hosts(2) as hosts:
         server = hosts.run(0, ["iperf3", "--server", "--one-off"])
         client = hosts.run(1, ["iperf3", "--client", hosts[0].ipv4])
 
-Two hosts are joined by a veth pair; more of them by a bridge, which is in a namespace of its own. Each has one interface
-beside lo, both up, with an IPv4, an IPv6 and a link-local address that can be used at once (no duplicate address
-detection). At the end, however it comes, the programs that run() started are killed and the namespaces removed; if this
-process is killed itself, the next one that makes hosts removes them.
+Two hosts are joined by a veth pair; more than two by a bridge, which is in a namespace of its own. Each host has one
+interface besides lo. Both are up. The interface has an IPv4, an IPv6 and a link-local address that can be used at once
+(no duplicate address detection). At the end, even after an exception, the programs that run() started are killed and
+the namespaces are removed. If this process itself is killed, the next process that makes hosts removes them.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ table inet rdmacomm_loss {{
 
 
 def why_not(*, loss=False, rate=False):
-    """Why hosts cannot be made here, with loss() and rate() where asked for; "" if they can."""
+    """The reason why hosts cannot be made here (with loss() and rate() if requested); "" if they can."""
     if os.geteuid() != 0:
         return "network namespaces want root"
     tools = ["ip", "unshare"] + ["nft"] * loss + ["tc"] * rate
@@ -59,7 +59,7 @@ def _command(*arguments, **options):
 
 
 def _remove_stale():
-    """Namespaces whose maker was killed."""
+    """Namespaces whose creator was killed."""
     for line in _command("ip", "netns", "list").splitlines():
         found = re.match(rf"({_PREFIX}-(\d+)-\S+)", line)
         if found and not os.path.exists("/proc/" + found.group(2)):
@@ -67,7 +67,7 @@ def _remove_stale():
 
 
 class Host:
-    """One of them. `index` is its interface's, and no other host's."""
+    """One host. `index` is unique, and used for its interface."""
 
     def __init__(self, number, namespace):
         self.namespace = namespace
@@ -76,7 +76,7 @@ class Host:
         self.ipv6 = f"fd00:77::{number + 1:x}"
 
     def command(self, *arguments, **options):
-        """Runs a short program here, which must succeed. Returns what it printed."""
+        """Runs a short program on this host, which must succeed. Returns its output."""
         return _command("ip", "netns", "exec", self.namespace, *arguments, **options)
 
     @property
@@ -84,7 +84,7 @@ class Host:
         """Its fe80:: address, without the interface."""
         shown = json.loads(self.command("ip", "-json", "-6", "address", "show", "dev", INTERFACE, "scope", "link"))
         addresses = [address for one in shown for address in one.get("addr_info", ())]
-        return next(one["local"] for one in addresses if one)  # ip prints {} for what it leaves out
+        return next(one["local"] for one in addresses if one)  # ip prints {} for addresses that it omits
 
 
 class Hosts:
@@ -132,7 +132,7 @@ class Hosts:
             _command("ip", "-n", self._switch, "link", "set", port, "master", "bridge", "up")
 
     def _configure(self, host):
-        # Addresses are there at once, and stay when the link goes down.
+        # Addresses can be used at once, and remain when the link goes down.
         settings = ("default/accept_dad=0", "all/accept_dad=0", "default/keep_addr_on_down=1", "all/keep_addr_on_down=1")
         host.command("sh", "-ec", "".join(
             "echo {1} >/proc/sys/net/ipv6/conf/{0}\n".format(*setting.split("=")) for setting in settings))
@@ -143,7 +143,7 @@ class Hosts:
         _command("ip", "-n", host.namespace, "address", "add", host.ipv6 + "/64", "dev", INTERFACE, "nodad")
 
     def run(self, number, arguments, **options):
-        """Starts a program on a host; options as of Popen. Whatever still runs at the end is killed."""
+        """Starts a program on a host. Options as for Popen. Programs that still run at the end are killed."""
         process = subprocess.Popen(["ip", "netns", "exec", self[number].namespace, *arguments], **options)
         self._stack.callback(self._end, process)
         return process
@@ -158,9 +158,9 @@ class Hosts:
         process.wait()
 
     def loss(self, percent):
-        """Each host loses so many percent of the packets that it receives. 0: none, as in the beginning.
+        """Makes each host drop `percent` of the packets that it receives. 0: none, as at the start.
 
-        A packet is one of the cable's from then on, no longer up to 64 KiB that the hosts hand each other in one piece.
+        From then on packets have the MTU's size. Before, the hosts hand each other up to 64 KiB in one piece.
         """
         for host in self._hosts:
             _command("ip", "-n", host.namespace, "link", "set", INTERFACE, "gso_max_segs", "1" if percent else "65535")
@@ -170,12 +170,12 @@ class Hosts:
                 host.command("nft", "-f", "-", input=table)
 
     def lost(self, number):
-        """How many packets this host has lost since loss()."""
+        """Number of packets that this host has dropped since loss()."""
         found = re.search(r"counter packets (\d+)", self[number].command("nft", "list", "ruleset"))
         return int(found.group(1)) if found else 0
 
     def rate(self, rate, burst="256kb", latency="50ms"):
-        """Each host sends so much at most, in tc's words ("1gbit"). None: as much as it can, as in the beginning."""
+        """Limits each host's sending rate, in tc's notation ("1gbit"). None: unlimited, as at the start."""
         for host in self._hosts:
             qdisc = json.loads(host.command("tc", "-json", "qdisc", "show", "dev", INTERFACE))
             if any(one["kind"] == "tbf" for one in qdisc):
@@ -185,12 +185,12 @@ class Hosts:
                              "latency", latency)
 
     def mtu(self, size):
-        """Bytes of a packet, 1280 to 65535. 1500 in the beginning."""
+        """Sets the packet size, 1280 to 65535 bytes. 1500 at the start."""
         for host in self._hosts:
             _command("ip", "-n", host.namespace, "link", "set", INTERFACE, "mtu", str(size))
             if self._switch is not None:
                 _command("ip", "-n", self._switch, "link", "set", f"port{host.index}", "mtu", str(size))
 
     def link(self, number, state):
-        """Takes a host's interface "down" or "up". Its addresses stay, and it keeps its routes."""
+        """Sets a host's interface "down" or "up". It keeps its addresses and routes."""
         _command("ip", "-n", self[number].namespace, "link", "set", INTERFACE, state)

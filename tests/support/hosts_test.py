@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The hosts of hosts.py are hosts: they reach each other by all addresses, and their cable does what it is told."""
+"""hosts.py: the hosts reach each other at all addresses, and loss(), rate() and link() work."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ from hosts import INTERFACE, Hosts, why_not
 SECONDS = 20
 REASON = why_not(loss=True, rate=True)
 
-# Prints its port, then what it is sent; the other sends to it.
+# Prints its port and then the data that it receives from the sender.
 RECEIVER = """
 import socket, sys
 with socket.create_server((sys.argv[1], 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:

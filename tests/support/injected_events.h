@@ -1,4 +1,4 @@
-// injected_events.h - soft0 with asynchronous events of the test's choice, between those that it raises itself.
+// injected_events.h - soft0 with asynchronous events that a test injects between soft0's own events.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 
 namespace rdmacomm::testing {
 
-/// One at a time in a program: the table's entries have no argument to find it by. Its devices look like RoCE: connect
-/// by TCP. Threads: any.
+/// One per program, because the table's entries have no argument to find it by. Its devices look like RoCE, so that
+/// connections use TCP. Threads: any.
 class InjectedEvents {
  public:
   InjectedEvents() { current() = this; }
@@ -32,11 +32,12 @@ class InjectedEvents {
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
     return std::move(*opened);
   }
-  /// The next to be taken from `device`. One that is taken and not acknowledged yet keeps no queue pair from going.
+  /// Injects an event, which `device` returns next. Unlike a real event, it does not delay the destruction of a queue
+  /// pair until it is acknowledged.
   void raise(const DeviceCore& device, const ibv_async_event& event) {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({device.context(), event});
-    // soft0's descriptor is an epoll one. EEXIST: this is not the first event.
+    // soft0's descriptor is an epoll descriptor. EEXIST: an earlier event was injected already.
     epoll_event readable{};
     readable.events = EPOLLIN;
     (void)epoll_ctl(device.context()->async_fd, EPOLL_CTL_ADD, wake_.get(), &readable);
@@ -93,7 +94,7 @@ class InjectedEvents {
   const UniqueFd wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)};
   mutable std::mutex mutex_;
   std::deque<Waiting> waiting_;
-  bool injected_ = false;  // the event that is taken and not acknowledged yet; there is one at a time
+  bool injected_ = false;  // an event was returned and is not acknowledged yet; at most one at a time
   std::size_t acknowledged_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/support/listening.py: who listens, of both kinds of addresses, and who does not."""
+"""tests/support/listening.py finds listening sockets, on both kinds of addresses, and no others."""
 
 import os
 import socket

@@ -1,5 +1,5 @@
-// model_queue.h - a completion queue between whose calls the rest of the world acts as a test says, and the enumeration
-// of all ways in which it may.
+// model_queue.h - a completion queue for model checking: between its calls, other threads and the device act as a
+// script says. Enumerates all possible orders.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,16 +17,16 @@
 
 namespace rdmacomm::testing {
 
-/// Enumerates choices: a run asks choose() again and again, and next() makes the following run choose otherwise, until
-/// all sequences of choices have been made.
+/// Enumerates choices. A run calls choose() repeatedly; next() makes the following run choose differently, until all
+/// sequences of choices have been tried.
 class Choices {
  public:
-  /// 0..options-1.
+  /// Returns a number from 0 to options-1.
   std::size_t choose(std::size_t options) {
     if (at_ == made_.size()) made_.push_back({0, options});
     return made_[at_++].chosen;
   }
-  /// Prepares the next run; false: that was the last one.
+  /// Prepares the next run. Returns false after the last one.
   [[nodiscard]] bool next() {
     made_.resize(at_);
     at_ = 0;
@@ -50,14 +50,14 @@ class Choices {
   std::size_t at_ = 0;
 };
 
-/// A completion queue that does what the verbs promise and not a bit more: a queue that is armed fires one event for
-/// the next completion after that, none for those that are there already. Between any two of the waiter's calls, any
-/// number of the steps of `script` happen, in their order:
-///   P  a completion is in the queue
-///   N  and the device looks whether the queue is armed for it
-///   W  another thread wants the waiter to stop: it says so, and calls wake()
-/// Sleeping is a look at the descriptors: a sleep ends when it would be woken, and the world having moved on while it
-/// lasted is the same as having done so just before it. One at a time in a program.
+/// A completion queue with exactly the guarantees of the verbs: an armed queue makes one event for the next completion
+/// after it was armed, and none for completions that are already in the queue. Between any two calls of the waiter, any
+/// number of the steps of `script` run, in their order:
+///   P  a completion is added to the queue
+///   N  then the device checks whether the queue is armed
+///   W  another thread asks the waiter to stop: it sets the flag and calls wake()
+/// Sleeping is modelled as a check of the descriptors: a sleep ends if it would be woken. Steps that run during a sleep
+/// are equivalent to steps just before it. One object per program.
 class ModelQueue {
  public:
   ModelQueue(std::string script, Choices& choices) : script_(std::move(script)), choices_(choices) {
@@ -78,14 +78,14 @@ class ModelQueue {
   ~ModelQueue() { self() = nullptr; }
 
   [[nodiscard]] NativeQueue& queue() { return *queue_; }
-  /// Called by W.
+  /// Called by step W.
   std::function<void()> on_stop;
 
   [[nodiscard]] bool poll_one() {
     ibv_wc wc;
     return ibv_poll_cq(queue_->get(), 1, &wc) == 1;
   }
-  /// The world moves on, or does not.
+  /// Runs any number of the next steps, possibly none.
   void step_aside() {
     for (std::size_t steps = choices_.choose(script_.size() - done_ + 1); steps > 0; --steps) act(script_[done_++]);
   }

@@ -1,4 +1,4 @@
-// own_network.h - a network of a test's own: interfaces and addresses that do not depend on the machine.
+// own_network.h - a private network for a test: interfaces and addresses that do not depend on the machine.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 
 namespace rdmacomm::testing {
 
-/// While it lives, the calling thread, and those that it starts, are in a network namespace that has nothing but a
-/// loopback interface, which is down. It goes with the last thread and socket in it.
+/// While it lives, the calling thread and the threads that it starts are in a network namespace of their own. At first
+/// it only has a loopback interface, which is down. The namespace ends with its last thread and socket.
 class OwnNetwork {
  public:
   OwnNetwork() : before_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
@@ -36,14 +36,14 @@ class OwnNetwork {
     EXPECT_EQ(setns(before_.get(), CLONE_NEWNET), 0);
   }
 
-  /// For GTEST_SKIP(); empty: it is there.
+  /// The reason for GTEST_SKIP() if the namespace could not be created; else empty.
   [[nodiscard]] const std::string& why_not() const { return why_not_; }
 
-  /// Runs ip(8) there; it must succeed. For example ("link set lo up").
+  /// Runs ip(8) in the namespace; it must succeed. For example ("link set lo up").
   void ip(const std::string& arguments) const { run("ip " + arguments); }
-  /// The same for any command of the shell.
+  /// Runs any shell command in the namespace; it must succeed.
   void run(const std::string& command) const { EXPECT_EQ(status_of(command), 0) << command; }
-  /// A cable whose one end is `name`, with a link-local address, and whose other end is `name`_end, without any. Both
+  /// Creates a pair of connected interfaces: `name`, with a link-local address, and `name`_end, without addresses. Both
   /// are up, and addresses can be used at once.
   void add_interface(const std::string& name) const {
     const std::string end = name + "_end";
@@ -51,14 +51,14 @@ class OwnNetwork {
     run("echo 0 > /proc/sys/net/ipv6/conf/" + name + "/accept_dad");
     ip("link set " + end + " addrgenmode none up");
     ip("link set " + name + " up");
-    // The kernel's workers take note of a carrier when they come to it.
+    // The kernel notices a carrier asynchronously, in a worker thread.
     run("timeout 20 sh -c 'until ip link show dev " + name + " | grep -q \"state UP\"; do :; done'");
   }
 
  private:
   static int status_of(const std::string& command) { return std::system(("{ " + command + "; } > /dev/null").c_str()); }
 
-  UniqueFd before_;  // not valid: it has not been left
+  UniqueFd before_;  // invalid: the thread is still in its original namespace
   std::string why_not_;
 };
 

@@ -1,4 +1,4 @@
-// polling_modes.h - every way to wait, for tests that are the same in all of them.
+// polling_modes.h - all polling modes, for tests that are the same in each of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ inline auto every_polling_mode() {
                            PollingMode::kAdaptive);
 }
 
-/// "CompletionChannel": the name of a test's instance.
+/// The name of a test instance, for example "CompletionChannel".
 inline std::string instance_name(PollingMode mode) {
   std::string name;
   bool capital = true;

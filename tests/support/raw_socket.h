@@ -1,4 +1,4 @@
-// raw_socket.h - a TCP client that sends whatever a test wants.
+// raw_socket.h - a TCP client that sends any bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 
 namespace rdmacomm::testing {
 
-/// A blocking socket connected to 127.0.0.1. Invalid where nobody listens.
+/// A blocking socket connected to 127.0.0.1. Invalid if no process listens.
 class RawSocket {
  public:
   /// source  the local address, "127.0.0.2" for example; nullptr: the system chooses, which is 127.0.0.1
@@ -43,7 +43,7 @@ class RawSocket {
   bool send(std::string_view text) const { return send(std::as_bytes(std::span(text))); }
   void close() { fd_.reset(); }
 
-  /// Everything that comes until the other side closes or resets; at most `limit` bytes; 10 s for each read.
+  /// Reads until the peer closes or resets the connection; at most `limit` bytes; 10 s for each read.
   [[nodiscard]] std::vector<std::byte> read_all(std::size_t limit = 1 << 22) const {
     std::vector<std::byte> all;
     std::byte chunk[4096];

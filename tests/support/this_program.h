@@ -1,4 +1,4 @@
-// this_program.h - the running test program once more, as another process.
+// this_program.h - runs the current test program again, as another process.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace rdmacomm::testing {
 ///
 /// test  its full name, "Suite.DISABLED_Test"
 [[noreturn]] inline void become_disabled_test(const std::string& test) {
-  // With the parent's share of the tests the child might run none of them, and succeed.
+  // With the parent's sharding variables the child might run no test at all, and succeed.
   ::unsetenv("GTEST_TOTAL_SHARDS");
   ::unsetenv("GTEST_SHARD_INDEX");
   const std::string filter = "--gtest_filter=" + test;

@@ -87,7 +87,7 @@ TEST(QpAddress, FieldsOutsideTheirRangeAreABadMessage) {
   EXPECT_FALSE(refused([](QpAddress& a) { a.qpn = 0xffffff; }));
 }
 
-// Whatever comes in, decoding ends with a valid address or kBadMessage.
+// For any input, decoding returns a valid address or kBadMessage.
 TEST(QpAddress, SurvivesMutations) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

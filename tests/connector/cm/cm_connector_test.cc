@@ -1,5 +1,5 @@
-// rdma_cm where there is none, and choosing it. What it does where there is one, the kernel's devices show
-// (docs/testing.md).
+// Connecting by rdma_cm on a host without rdma_cm, and the choice of the connector. Tests on the kernel's devices cover
+// hosts with rdma_cm (docs/testing.md).
 #include "connector/cm/cm_connector.h"
 
 #include <gmock/gmock.h>

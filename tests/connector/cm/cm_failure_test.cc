@@ -1,4 +1,4 @@
-// What a request of a stream's own that fails says of the connection.
+// Conclusions about the connection from a failed request that the stream itself has posted.
 #include "connector/cm/cm_failure.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST_F(CmFailureTest, WhatTheDeviceSaysIsTheCause) {
   EXPECT_THAT(of(ENOTCONN).value(), HasSubstr("cannot post"));
 }
 
-/// siw completes with LOC_QP_OP_ERR what TCP did not take any more, and refuses what is posted after that.
+/// siw reports LOC_QP_OP_ERR for requests that TCP no longer accepts, and refuses requests that are posted after that.
 TEST_F(CmFailureTest, OnIwarpAFailedQueuePairIsTheConnectionsEnd) {
   be_iwarp();
   EXPECT_FALSE(of(IBV_WC_LOC_QP_OP_ERR));

@@ -1,4 +1,4 @@
-// What connection requests of rdma_cm carry of ours.
+// The library's private data in rdma_cm connection requests.
 #include "connector/cm/cm_private_data.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ TEST(CmPrivateData, ComesBackAsItWas) {
 
 TEST(CmPrivateData, TheTransportsPaddingIsNoPartOfIt) {
   auto bytes = kData.encode();
-  bytes.resize(196);  // what an InfiniBand answer always has
+  bytes.resize(196);  // the size of every InfiniBand answer
   EXPECT_TRUE(CmPrivateData::decode(bytes));
 }
 

@@ -1,4 +1,4 @@
-// What rdma_cm says instead of "established", and what that is to the user.
+// Events of rdma_cm other than "established", and the errors that the user gets for them.
 #include "connector/cm/cm_refusal.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The header of each segment of a connection by rdma_cm.
+// The header of each segment on an rdma_cm connection.
 #include "connector/cm/cm_segment.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Credits: no segment goes where no receive is posted, and nobody waits for ever.
+// Credits: no segment is sent without a posted receive at the peer, and no end waits forever.
 #include "connector/cm/segment_window.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(SegmentWindow, MoreCreditsThanReceivesAreABrokenPeer) {
   EXPECT_FALSE(window.received(1));
 }
 
-/// One side of a connection: what it has to say, and what lies in its receives.
+/// One end of a connection: messages that it still has to send, and segments in its receives.
 struct Side {
   SegmentWindow window{kSlots, kSlots};
   std::deque<std::uint16_t> arrived;  // credits of each segment that was not read yet
@@ -51,7 +51,7 @@ struct Side {
   }
 };
 
-/// Both talk at a time, read when they like, and in the end everything has been said.
+/// Both ends send at the same time and read at random times. In the end all messages must have been sent.
 TEST(SegmentWindow, TwoTalkersNeverOverrunAndNeverStick) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

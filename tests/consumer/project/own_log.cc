@@ -1,4 +1,4 @@
-// An application that has macros of its own called LOG and CHECK, and takes the library's log lines.
+// An application that defines its own macros LOG and CHECK, and receives the library's log lines.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -19,7 +19,7 @@ int main() {
   const auto device = rdmacomm::RDMADevice::open();
   rdmacomm::set_log_sink({});
   CHECK(device.has_value());
-  // Without hardware there is a warning that soft0 is used.
+  // Without hardware, a warning says that soft0 is used.
   if (device->is_software()) CHECK(lines.size() == 1 && lines[0].find("soft0") != std::string::npos);
   LOG("the library's lines arrived");
   return 0;

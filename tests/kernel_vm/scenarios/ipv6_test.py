@@ -1,4 +1,4 @@
-"""The same over IPv6, and by link-local addresses: the address decides by which GID RoCE goes."""
+"""The runs over IPv6, and over link-local addresses: the address decides which GID RoCE uses."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ class Ipv6:
     server_address = PEER_ADDRESS
 
     def run_by(self, address, *gids):
-        """One run towards that address, in which RoCE goes by those GIDs."""
+        """One run to that address, in which RoCE must use these GIDs."""
         self.server_address = address
         out = self.run_between(PING_PONG, "--iterations=10")
         for gid in () if IS_IWARP else gids:

@@ -16,14 +16,14 @@ ADDRESS = os.environ.get("RDMACOMM_TEST_ADDRESS", "")
 PEER_ADDRESS = os.environ.get("RDMACOMM_TEST_PEER_ADDRESS", "")
 KIND = DEVICE.split("_")[0]
 PAIR = pathlib.Path(__file__).resolve().parent.parent / "guest/pair"
-# iWARP has no other way to connect than rdma_cm, and neither immediate data nor atomics.
+# iWARP can only be connected by rdma_cm, and supports neither immediate data nor atomics.
 IS_IWARP = KIND == "siw"
 OPERATIONS = ("send", "write", "read") if IS_IWARP else ("send", "write", "write_imm", "read", "fetch_add", "compare_swap")
 by_tcp = unittest.skipIf(IS_IWARP, "iWARP connects by rdma_cm only")
 
 
 def command(*words):
-    """Runs a command that must succeed. Returns what it printed."""
+    """Runs a command that must succeed. Returns its output."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{words}: exit status {done.returncode}: {done.stderr}"
     return done.stdout.strip()
@@ -39,7 +39,7 @@ def interface(end):
 
 @contextlib.contextmanager
 def disturbed(do, undo):
-    """Runs the one command before and the other one after what is inside, however that ends."""
+    """Runs the command `do` before the `with` block and `undo` after it, also after an exception."""
     command(*do)
     try:
         yield
@@ -49,7 +49,7 @@ def disturbed(do, undo):
 
 @contextlib.contextmanager
 def losing(percent):
-    """Both directions of the cable lose so many of their packets."""
+    """Both directions of the cable lose `percent` of their packets."""
     with contextlib.ExitStack() as stack:
         for end in ("a", "b"):
             queue = ("dev", interface(end), "root")
@@ -77,8 +77,9 @@ def mtu_of(end, size):
 
 
 class Stopwatch:
-    """Seconds since it was made, without those in which nothing ran here: where other work has the host's processors, an
-    emulated machine stands still for seconds while its clock goes on. That is no delay of what is measured."""
+    """Seconds since its creation, without the times in which this machine did not run. If other work uses the host's
+    processors, an emulated machine stops for seconds while its clock continues. Such a delay is not part of the
+    result."""
 
     PERIOD, ORDINARY_DELAY = 0.05, 0.1
     stood_still = 0.0
@@ -108,7 +109,7 @@ class Stopwatch:
 
 
 class PairTest(ProgramTest):
-    """The server is on the peer's device and address, the client on ours: what they exchange crosses the cable."""
+    """The server uses the peer's device and address, the client the local ones: all data crosses the cable."""
 
     connector = "tcp"
     server_address = PEER_ADDRESS
@@ -125,7 +126,7 @@ class PairTest(ProgramTest):
                           f"--device={device or self.client_device}", f"--connector={self.connector}", *arguments)
 
     def run_until(self, moment):
-        """A server and a client in the middle of that measurement, (operation, test), which does not end by itself."""
+        """A server and a client in the middle of a measurement, (operation, test), which does not end by itself."""
         server, port = self.start_server(LAT_BW)
         client = self.start_client(LAT_BW, port, "--duration=600", "--rounds=1", "--sizes=64", f"--ops={moment[0]}",
                                    f"--tests={moment[1]}")
@@ -133,7 +134,7 @@ class PairTest(ProgramTest):
         return server, client
 
     def run_between(self, program, *arguments, server_arguments=(), seconds=60):
-        """One run to its end, both sides of which must succeed. Returns what the client printed."""
+        """One complete run; server and client must succeed. Returns the client's output."""
         server, port = self.start_server(program, *server_arguments)
         out = self.assert_success(self.start_client(program, port, *arguments).finish(seconds))
         self.assert_success(server.finish(10))

@@ -1,4 +1,4 @@
-"""A cable that loses packets: everything still arrives, and as it was sent."""
+"""A cable that loses packets: all data still arrives unchanged."""
 
 from kernel_pair import IS_IWARP, PairTest, by_tcp, command, interface, losing
 from program_runs import LAT_BW
@@ -8,7 +8,7 @@ OPERATIONS = ("send", "write", "read") if IS_IWARP else ("send", "write", "write
 
 
 class Loss:
-    """For each connector: what it says to the peer must arrive as well."""
+    """For each connector, whose own messages to the peer must arrive as well."""
 
     def dropped(self):
         """Packets that the cable has lost in both directions."""

@@ -1,12 +1,13 @@
-"""`rdma link delete` takes the device from under a running pair: both sides end and say so, and the kernel can finish.
+"""`rdma link delete` removes the device of a running pair: both programs report it and end, so that the kernel can
+finish.
 
-rxe and siw cannot be taken from their users: the kernel takes the device out of its lists, by TCP tells nobody, and waits
-until the last user has closed it. The library looks for the device once a second; by rdma_cm it is told at once.
+The kernel cannot force users to release rxe and siw. It removes the device from its lists and waits until the last user
+has closed it. By TCP no user is informed, so the library checks once a second; by rdma_cm it is informed at once.
 """
 
 from kernel_pair import KIND, PairTest, Stopwatch, by_tcp, renew_pair
 
-# Promises of the library, in seconds of the clock: a look each second, and what an emulated machine takes to end.
+# Promises of the library in seconds: one check per second, plus the time that an emulated machine needs to end.
 SECONDS = 6
 
 
@@ -18,7 +19,7 @@ class LostDevice:
         self.assertLess(since.seconds(), SECONDS)
 
     def lose(self, end, moment):
-        """Removes the device of one end. The program there says so; so does the other one, as far as it can know."""
+        """Removes the device of one end. The program there reports it, and so does the peer as far as it can know."""
         server, client = self.run_until(moment)
         here, there = (client, server) if end == "a" else (server, client)
         device = f"{KIND}_{end}"
@@ -46,5 +47,5 @@ class ByTcp(LostDevice, PairTest):
 
 class ByCm(LostDevice, PairTest):
     connector = "cm"
-    # The kernel ends the connection of the messages with the device: there is no way left to say why.
+    # The kernel ends the connection for messages together with the device, so the reason cannot be sent.
     peer_says = "says: the RDMA device {device} was removed|closed the connection without notice"

@@ -1,6 +1,6 @@
-"""A peer that dies, freezes or falls silent in the middle of it: the other side says so, in time, whatever the device does.
+"""A peer that dies, freezes or falls silent in the middle of a run: the survivor reports it in time, on every device.
 
-rxe with retry count 7 repeats a request for ever: the library must not wait for it.
+rxe with retry count 7 repeats a request forever, and the library must not wait for it.
 """
 
 import os
@@ -10,28 +10,29 @@ import signal
 from kernel_pair import ADDRESS, IS_IWARP, PEER_ADDRESS, PairTest, Stopwatch, by_tcp, link_down, losing, renew_pair
 
 MOMENTS = (("write", "lat"), ("send", "lat"), ("read", "bw"))
-# A frozen process or a dead network is noticed by the lack of any sign of life: 10 s of it (silent_peer_after), and what
-# an emulated machine takes to look, and to end. A process that dies is noticed at once. These are seconds of the clock,
-# promises of the library: they do not grow with RDMACOMM_SLOWNESS.
+# A frozen process or a dead network is noticed by missing heartbeats: after 10 s (silent_peer_after), plus the time
+# that an emulated machine needs to check and to end. The death of a process is noticed at once. These are promises of
+# the library in seconds, so RDMACOMM_SLOWNESS does not increase them.
 SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 3, 10 + 6
 SILENCE = "silent|no sign of life|timed out"
-# What the library says in the log besides what the program says: of a link that goes down a warning, and, asked for below,
-# what it does. That is not looked at, but shown where something took too long.
+# Log lines of the library that are not program output: a warning if a link goes down, and the verbose lines that are
+# requested below. Tests ignore them, but print them if something took too long.
 LOG_LINES = re.compile(r"^(I\d+ |W\d+ .* rdmacomm: \w+ port 1 has lost its link;).*\n", re.M)
 os.environ["RCL_MAX_VLOG_LEVEL"] = "2"
 
 
 class LostPeer:
-    """For each connector. What takes long, to be silent, happens to several pairs at a time."""
+    """For each connector. Waiting for silence takes long, so several pairs are tested at the same time."""
 
     moments_of_death = MOMENTS
     deaths_noticed_at_once = len(MOMENTS)
     ends_of_cable = ("a", "b")
-    # TCP may be the first to notice: its host has no route any more.
+    # TCP may notice first, because its host has no route any more.
     link_down_says = "port 1 of|the connection failed: No route to host|" + SILENCE
 
     def assert_ends(self, since, program, *parts):
-        """It ends with that error, and in time after `since`. Returns the seconds that it took at most."""
+        """The program must end in time after `since`, with one line that has all `parts`. Returns the seconds that
+        it took."""
         status, out, err = program.finish(SECONDS_OF_SILENCE)
         took = since.seconds()
         self.assert_one_line((status, out, LOG_LINES.sub("", err)), *parts)
@@ -57,7 +58,7 @@ class LostPeer:
         return self.assert_misses_client(since, server, client)
 
     def assert_noticed_at_once(self, seconds_without_peer):
-        """As many of the deaths as the connector promises."""
+        """Expects the number of deaths noticed at once that the connector promises."""
         seconds = []
         for moment in self.moments_of_death:
             seconds.append(seconds_without_peer(moment))
@@ -81,7 +82,7 @@ class LostPeer:
         self.assert_misses_client(since, other_server, other_client, SILENCE)
 
     def test_cable_that_swallows_everything(self):
-        """The processes live and the links are up; no packet arrives any more, as behind a dead switch."""
+        """The processes live and the links are up, but no packet arrives any more, as behind a dead switch."""
         pairs = [self.run_until(moment) for moment in MOMENTS[:2]]
         with losing(100):
             since = Stopwatch()
@@ -104,7 +105,7 @@ class LostPeer:
                     self.mend()
 
     def mend(self):
-        """Makes the devices good again after their link was down."""
+        """Repairs the devices after their link was down."""
 
 
 @by_tcp
@@ -114,16 +115,16 @@ class ByTcp(LostPeer, PairTest):
 
 class ByCm(LostPeer, PairTest):
     connector = "cm"
-    # What does not depend on the connector is seen by TCP; here it would take longer.
+    # One end is enough: ByTcp tests the rest, which does not depend on the connector and would take longer here.
     ends_of_cable = ("a",)
-    # A single datagram of rdma_cm tells of a death. It is lost at times, and then the death is noticed by the silence:
-    # three out of at most five are noticed at once.
+    # rdma_cm reports a death by a single datagram. If it is lost, the death is noticed by the silence. Three out of at
+    # most five must be noticed at once.
     moments_of_death = MOMENTS[1:2] * 5
     deaths_noticed_at_once = 3
-    # The connection of the messages goes down with the link; siw ends it itself.
+    # The connection for messages goes down with the link; siw ends it by itself.
     link_down_says = LostPeer.link_down_says + "|closed the connection|the connection failed"
 
     def mend(self):
-        """rxe's queue pair 1, by which rdma_cm talks, fails for good when it sends while the link is down."""
+        """rxe's queue pair 1, which rdma_cm uses, fails permanently if it sends while the link is down."""
         if not IS_IWARP:
             renew_pair()

@@ -1,4 +1,5 @@
-"""Two sides that do not fit, or cannot reach each other: refused before any traffic, by the cause, in time."""
+"""Server and client that do not fit, or cannot reach each other: refused in time, before any traffic, with the
+cause."""
 
 import re
 import unittest
@@ -7,9 +8,9 @@ from kernel_pair import (DEVICE, IS_IWARP, KIND, PEER_ADDRESS, PEER_DEVICE, Pair
                          no_route_from, pair)
 from program_runs import LAT_BW, PING_PONG
 
-# Longest time for the program to say what is wrong: the default --connect-timeout, the longest wait in it, and what an
-# emulated machine takes to start a program and to end it. Seconds of the clock, a promise of the library: they do not
-# grow with RDMACOMM_SLOWNESS.
+# Longest time for the program to report the error, in seconds: the default --connect-timeout, which includes the
+# longest wait, and the time that an emulated machine needs to start and end a program. This is a promise of the
+# library, so RDMACOMM_SLOWNESS does not increase it.
 SECONDS = 10 + 6
 
 
@@ -24,17 +25,17 @@ class Refusals(PairTest):
 @by_tcp
 class Mismatch(Refusals):
     def test_gid_of_another_kind(self):
-        """Both insist: one on fe80::..., the other on ::ffff:10.2.0.2. No packet could go from one to the other."""
+        """Both have a fixed GID: fe80::... and ::ffff:10.2.0.2. No packet could be sent from one to the other."""
         server, port = self.start_server(PING_PONG, f"--gid-index={pair('gid', KIND, 'b')}")
         self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=0"), "fe80:", "::ffff:10.2.0.2|IPv4")
-        # The server logs it, and serves the next one.
+        # The server logs the error, and serves the next client.
         self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
         status, _, err = server.finish(10)
         self.assertEqual(status, 0, err)
         self.assertRegex(err, "fe80:")
 
     def test_gid_that_one_side_insists_on(self):
-        """The other side follows."""
+        """The peer uses the GID type of the end that has a fixed one."""
         out = self.run_between(PING_PONG, "--gid-index=0", "--iterations=10")
         self.assertEqual(len(re.findall("GID fe80:", out)), 2, out)
 
@@ -71,7 +72,7 @@ class MismatchByCm(Refusals):
                                 "(?i)unreachable|no route")
 
     def test_device_that_is_not_on_the_way(self):
-        """The client insists on the device at the wrong end of the cable."""
+        """The client's --device names the device at the wrong end of the cable."""
         server, port = self.start_server(PING_PONG)
         self.assert_refused(self.start_client(PING_PONG, port, device=PEER_DEVICE), DEVICE, PEER_DEVICE, "--device")
         self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
@@ -79,7 +80,8 @@ class MismatchByCm(Refusals):
 
     @unittest.skipIf(IS_IWARP, "iWARP has no choice of GIDs")
     def test_gid_that_is_not_the_one_that_rdma_cm_goes_by(self):
-        """Either side insists on fe80::..., and the addresses lead by ::ffff:10.2.0.x. Who leaves it open is served."""
+        """One end has the fixed GID fe80::..., but rdma_cm uses ::ffff:10.2.0.x. A client without a fixed GID is
+        served."""
         server, port = self.start_server(PING_PONG)
         both = ("::ffff:10.2.0.1 \\(RoCE v2\\)", "index 0 fe80:", "--connector=tcp")
         self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=0"), *both)
@@ -110,7 +112,7 @@ class MismatchByCm(Refusals):
 
 @by_tcp
 class DifferentMtus(PairTest):
-    """One end's interface has MTU 1500 (its device then 1024), the other's 4500 (4096): both must use the smaller one."""
+    """One interface has MTU 1500 (its device then 1024), the other one 4500 (4096): both must use the smaller one."""
 
     def path_mtu(self, *arguments, server_arguments=()):
         out = self.run_between(PING_PONG, "--iterations=10", "--size=64K", *arguments, server_arguments=server_arguments)
@@ -133,6 +135,6 @@ class DifferentMtus(PairTest):
 
 @unittest.skipIf(IS_IWARP, "iWARP leaves the MTU to TCP")
 class DifferentMtusByCm(DifferentMtus):
-    """rdma_cm knows the asking side's MTU only: it is cut down for the queue pairs, and messages go in small segments."""
+    """rdma_cm only knows the client's MTU. So it is reduced for the queue pairs, and messages use small segments."""
 
     connector = "cm"

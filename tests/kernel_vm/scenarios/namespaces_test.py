@@ -1,6 +1,6 @@
-"""Two network namespaces, as two containers or two hosts have them: each sees its own interface and address only.
+"""Two network namespaces, like two containers or hosts: each only has its own interface and address.
 
-rxe works in the first namespace alone, so this is for siw.
+rxe only works in the first namespace, so this tests siw.
 """
 
 import contextlib
@@ -24,19 +24,21 @@ def device_in(name):
 
 @contextlib.contextmanager
 def two_hosts():
-    """Two namespaces, joined by a cable, with a device each. What is in a namespace goes with it."""
+    """Two namespaces with one device each, joined by a cable. The objects of a namespace are removed with it."""
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             stack.enter_context(disturbed(("ip", "netns", "add", name), ("ip", "netns", "del", name)))
-        # Each with an index of its own: siw, asked to listen everywhere, binds a socket of this namespace to the index of
-        # each device's interface, be that in this namespace or not; two of one index are in each other's way.
+        # The indices must differ. If siw listens on all addresses, it binds a socket of this namespace to the interface
+        # index of each device, even if that interface is in another namespace. With equal indices these sockets
+        # conflict.
         east, west = NAMES
         command("ip", "link", "add", interface_in(east), "netns", east, "index", 101, "type", "veth",
                 "peer", "name", interface_in(west), "netns", west, "index", 102)
         for name in NAMES:
             command("ip", "-n", name, "address", "add", f"{ADDRESSES[name]}/24", "dev", interface_in(name))
             command("ip", "-n", name, "link", "set", interface_in(name), "up")
-        # Both links are up by now: siw looks when a device is made, and in other namespaces than the first never again.
+        # Both links must be up before: siw checks when a device is created and, except in the first namespace, never
+        # again.
         for name in NAMES:
             inside = ("ip", "netns", "exec", name)
             stack.enter_context(disturbed(

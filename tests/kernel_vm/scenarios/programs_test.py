@@ -10,7 +10,7 @@ SHORT = ("--iterations=10", "--rounds=1", "--verify", "--sizes=8,64K")
 
 
 class Programs:
-    """What each connector must be good for."""
+    """The tests that every connector must pass."""
 
     def test_ping_pong(self):
         for polling in ("busy", "event"):
@@ -24,7 +24,7 @@ class Programs:
             self.assertRegex(out, rf"(?m)^{op} ")
 
     def test_clients_one_after_the_other(self):
-        """What one leaves behind is not in the next one's way."""
+        """A run must not disturb the next one."""
         server, port = self.start_server(PING_PONG, "--keep-serving")
         for _ in range(2):
             self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
@@ -41,7 +41,7 @@ class ByCm(Programs, PairTest):
 
 
 class Chosen(PairTest):
-    """The connector that auto stands for, and the device on the route."""
+    """The connector that "auto" chooses, and the device on the route."""
 
     connector = "auto"
 

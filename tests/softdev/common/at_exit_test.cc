@@ -35,13 +35,14 @@ TEST(AtExit, IsNotCalledOnceItIsGone) {
   EXPECT_EXIT(end(), ExitedWithCode(0), Not(HasSubstr("the end")));
 }
 
-/// What the parent has is not the child's to end.
+/// A child must not end objects that belong to its parent.
 TEST(AtExit, IsNotCalledInAChildOfItsOwner) {
   const AtExit task(say_it);
   EXPECT_EXIT(std::exit(0), ExitedWithCode(0), Not(HasSubstr("the end")));
 }
 
-/// While tasks run, nobody else may come or go; a child that is made then is another process.
+/// While tasks run, no other task may be added or removed. A child that is forked meanwhile is another process and must
+/// not wait.
 TEST(AtExit, AChildThatIsMadeMeanwhileIsNotHeldUp) {
   const auto end = [] {
     const AtExit task([] {

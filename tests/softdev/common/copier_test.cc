@@ -1,4 +1,4 @@
-// Copier: all bytes and no others, whatever the length and whichever way round; the last ones last.
+// Copier copies exactly the given bytes, for all lengths and in both directions, and writes the last bytes last.
 #include "softdev/common/copier.h"
 
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ constexpr std::size_t kMax = Copier::kTurnsFrom + Copier::kPieceBytes + 1;
 class CopierTest : public ::testing::Test {
  protected:
   CopierTest() : from_(kMax + 2 * kMargin), to_(from_.size()), empty_(from_.size()) {
-    // No two pieces are alike, and no byte is what the target is filled with before.
+    // No two pieces are equal, and no byte has the value that the target is filled with before.
     for (std::size_t i = 0; i < from_.size(); ++i) from_[i] = static_cast<std::byte>((i * 131 + (i >> 16)) % 251 + 1);
   }
 
-  /// Copies each number of bytes that could be a special one, twice, so that both ways round are taken, and looks at all of
-  /// the target. `shift`: how far the places are from aligned ones.
+  /// Copies each length that might be a special case, twice, so that both directions are used, and checks the whole
+  /// target. `shift`: distance of the source and the target from aligned addresses.
   template <typename Copy>
   void check(std::size_t shift, Copy&& copy) {
     for (const std::size_t count : std::initializer_list<std::size_t>{

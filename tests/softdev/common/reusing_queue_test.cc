@@ -25,7 +25,7 @@ TEST(ReusingQueue, KeepsTheOrderWhileItGrowsAndTurns) {
   EXPECT_TRUE(queue.empty());
   for (const char* text : {"a", "b", "c"}) put(queue, text);
   queue.pop_front();
-  for (const char* text : {"d", "e", "f"}) put(queue, text);  // round the end, then one more
+  for (const char* text : {"d", "e", "f"}) put(queue, text);  // wraps around, then one more
   EXPECT_EQ(content(queue), "bcdef");
   EXPECT_EQ(queue.front(), "b");
   EXPECT_EQ(queue.back(), "f");
@@ -68,7 +68,7 @@ TEST(ReusingQueue, DoesWhatADequeDoes) {
   ReusingQueue<unsigned> queue;
   std::deque<unsigned> model;
   for (unsigned i = 0; i < 20'000; ++i) {
-    // In turns more come than go, and more go than come.
+    // Alternates between phases in which the queue mostly grows and phases in which it mostly shrinks.
     const bool comes = random() % 100 < (i / 500 % 2 == 0 ? 60 : 40);
     if (comes || model.empty()) {
       queue.push_back() = i;

@@ -1,4 +1,4 @@
-// Reports that a process of the same user sends to the control socket of another one, and that are not what they say.
+// False reports that a process of the same user sends to the control socket of another process.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -13,7 +13,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A queue pair, and a process that may share memory with its own.
+/// A queue pair, and another process that may share memory with the queue pair's process.
 struct Reported {
   Node node;
   Qp qp{node};
@@ -28,7 +28,7 @@ struct Reported {
     mapped = initiator->attach(qp.number(), 7, error);
     EXPECT_EQ(error, 0);
   }
-  /// Says that a request of the initiator's broke the queue pair's rules.
+  /// Reports that a request of the initiator broke the rules of the queue pair.
   void report(std::uint32_t event) const {
     Request request;
     request.kind = RequestKind::kFail;
@@ -37,7 +37,7 @@ struct Reported {
     request.operand = mapped->view.shared->life.load();
     ASSERT_TRUE(send_packet(initiator->socket(), std::as_bytes(std::span(&request, 1)), {}, -1));
   }
-  /// Whether the connection ends, and nothing else happens.
+  /// Whether the connection ends, without an event.
   [[nodiscard]] bool is_cut_off() const {
     pollfd ends[2] = {{initiator->socket(), POLLRDHUP, 0}, {node.context->async_fd, POLLIN, 0}};
     EXPECT_GT(poll(ends, 2, 20'000), 0);
@@ -57,8 +57,8 @@ TEST(ControlReports, AFailureIsOneOfTheTwoEventsThatRequestsCause) {
   }
 }
 
-/// Other events are about a completion queue, a port or a device. Whoever took one would read another member of the union
-/// ibv_async_event::element than the queue pair that was put there.
+/// Other events are about a completion queue, a port or a device. A program that took such an event would read a
+/// different member of the union ibv_async_event::element than the queue pair that was stored in it.
 TEST(ControlReports, AnotherEventEndsTheConnection) {
   for (const std::uint32_t other : {std::uint32_t{IBV_EVENT_CQ_ERR}, std::uint32_t{IBV_EVENT_DEVICE_FATAL},
                                     std::uint32_t{IBV_EVENT_SRQ_ERR}, 19U, 4711U, ~0U}) {

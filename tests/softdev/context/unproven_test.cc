@@ -1,4 +1,4 @@
-// Which connection goes where there are too many that have proven nothing.
+// Selects the connection to drop if too many connections have not proven their identity.
 #include "softdev/context/unproven.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The GIDs of soft0: the addresses of a host, in networks that the tests make themselves.
+// The GIDs of soft0 are the addresses of the host. The tests create their own networks.
 #include "softdev/host/gid_table.h"
 
 #include <arpa/inet.h>
@@ -46,10 +46,10 @@ std::vector<ibv_gid_entry> table_here() {
   return table_of({.name = "soft0"});
 }
 
-/// What tells a link-local address that the kernel has made.
+/// Stands for a link-local address that the kernel has created.
 constexpr std::string_view kLinkLocal = "link-local";
 
-/// The entries of one type, as "address interface".
+/// Returns the entries of one type, as "address interface".
 std::vector<std::string> described(const std::vector<ibv_gid_entry>& table, std::uint32_t type) {
   std::vector<std::string> lines;
   for (const ibv_gid_entry& entry : table) {

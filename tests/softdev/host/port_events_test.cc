@@ -1,4 +1,4 @@
-// What happens to the host's network, as events: in networks that the tests make themselves.
+// Events for changes of the network on this host. The tests create their own networks.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ namespace {
 using rdmacomm::testing::OwnNetwork;
 using Events = std::vector<ibv_event_type>;
 
-/// What there is to read without waiting.
+/// The events that can be read without waiting.
 Events events_of(const Node& node) {
   ibv_context& context = *node.context.get();
   fcntl(context.async_fd, F_SETFL, fcntl(context.async_fd, F_GETFL) | O_NONBLOCK);
@@ -45,8 +45,8 @@ Events events_of(const Node& node) {
   return found;
 }
 
-/// The same until there are `count` of them; for 20 s at most. Carriers and IPv6 addresses are told of by the kernel's
-/// workers, when they come to it.
+/// Waits until there are `count` events, for 20 s at most. The kernel reports carriers and IPv6 addresses
+/// asynchronously, in worker threads.
 Events next_events(const Node& node, std::size_t count) {
   Events found = events_of(node);
   while (found.size() < count && readable(node.context.get()->async_fd, 20'000)) {
@@ -56,7 +56,7 @@ Events next_events(const Node& node, std::size_t count) {
   return found;
 }
 
-/// Without another program, which would need descriptors.
+/// Adds an address by netlink. Another program would need descriptors.
 void add_address(const UniqueFd& socket, std::string_view interface, const char* address) {
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
@@ -78,7 +78,7 @@ class PortEvents : public ::testing::Test {
   void SetUp() override {
     network.emplace();
     if (!network->why_not().empty()) GTEST_SKIP() << network->why_not();
-    // Its addresses would come and go whenever the kernel comes to it.
+    // The kernel adds and removes IPv6 addresses at unpredictable times, so they are disabled.
     network->run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
     network->run("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
     network->ip("link set lo up");
@@ -146,7 +146,7 @@ TEST_F(PortEvents, SoDoesOneOfIpv6) {
   EXPECT_GE(port_of(node).gid_tbl_len, entries + 2);
 }
 
-/// The descriptor is blocking: a program that finds it readable and takes an event is not to wait for the next one.
+/// The descriptor is blocking: a program that finds it readable and takes an event must not wait for another one.
 TEST_F(PortEvents, WhatLeavesTheTableAsItWasIsNone) {
   const Node node;
   network->ip("link set lo txqueuelen 500");
@@ -182,7 +182,7 @@ TEST_F(PortEvents, ThePortGoesDownWithTheLastInterface) {
   network->ip("link set lo down");
   EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE}) << "the other one is up";
   EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
-  network->ip("link set one_end down");  // the cable is cut: addresses stay where the link is lost
+  network->ip("link set one_end down");  // the link is lost, the addresses remain
   EXPECT_EQ(next_events(node, 1), Events{IBV_EVENT_PORT_ERR});
   EXPECT_EQ(port_of(node).state, IBV_PORT_DOWN);
   EXPECT_EQ(port_of(node).phys_state, 3);
@@ -196,7 +196,7 @@ TEST_F(PortEvents, ALinkThatWasLostForAMomentIsToldToWhoLooksLater) {
   network->ip("link set lo down");
   network->ip("link set lo up");
   Events told = events_of(node);
-  std::erase(told, IBV_EVENT_GID_CHANGE);  // the address may have been missed for the same moment
+  std::erase(told, IBV_EVENT_GID_CHANGE);  // the address may have been absent for a moment, too
   EXPECT_EQ(told, (Events{IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE}));
 }
 
@@ -206,7 +206,7 @@ TEST_F(PortEvents, AnInterfaceThatIsRemovedIsDown) {
   network->ip("address add 10.9.1.1/24 dev one");
   const Node node;
   network->ip("link del one");
-  // Which of the two the kernel tells first is its own matter.
+  // The kernel may report the two in any order.
   EXPECT_THAT(next_events(node, 2), ::testing::UnorderedElementsAre(IBV_EVENT_PORT_ERR, IBV_EVENT_GID_CHANGE));
 }
 
@@ -245,7 +245,7 @@ TEST_F(PortEvents, WhoSleepsForAnEventIsWoken) {
   const Node node;
   ibv_async_event event{};
   std::thread sleeper([&] { EXPECT_EQ(api().get_async_event(node.context.get(), &event), 0) << errno; });
-  network->ip("link set lo mtu 9000");  // no event: it goes on sleeping
+  network->ip("link set lo mtu 9000");  // no event: the thread continues to sleep
   network->ip("address add 10.9.1.1/32 dev lo");
   sleeper.join();
   EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);

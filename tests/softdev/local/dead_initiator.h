@@ -1,4 +1,4 @@
-// dead_initiator.h - what a target finds where its initiator was killed between two of its stores.
+// dead_initiator.h - shared memory as a target finds it after its initiator was killed between two stores.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace rdmacomm::softdev::test {
 
-/// Uses queue pair `target` as its initiator does, by `store`, and is gone. Returns when the target has noticed.
+/// Uses queue pair `target` as an initiator does, runs `store`, and ends. Returns when the target has noticed.
 template <typename Store>
 void die_at_work(std::uint32_t target, std::uint32_t initiator, Store&& store) {
   int error = 0;

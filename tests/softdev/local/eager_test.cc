@@ -1,4 +1,4 @@
-// Short messages are handed over in their slot, whatever other receives were posted before or beside theirs.
+// Short messages are passed in their slot, regardless of other receives that were posted before or at the same time.
 #include <cstring>
 
 #include "softdev/local/peer.h"
@@ -7,11 +7,12 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A pair whose target's slots can be looked at.
+/// A pair whose test can inspect the target's slots.
 struct Seen {
   Pair pair;
   Memory from{pair.a_node};
-  Memory to{pair.b_node, 4096, kAllRemote, true};  // not mapped by the peer: what is not handed over takes system calls
+  // not mapped by the peer: needs system calls, except for eager messages
+  Memory to{pair.b_node, 4096, kAllRemote, true};
   std::shared_ptr<Peer> peer;
   std::unique_ptr<RemoteQp> remote;
   std::uint32_t position = 0;
@@ -26,7 +27,7 @@ struct Seen {
   }
   /// Posts a receive of `room` bytes.
   void receive(std::uint32_t room) { ASSERT_EQ(pair.b.post_recv(to.slice(0, room), room), 0); }
-  /// Sends `bytes`; whether they were handed over.
+  /// Sends `bytes`. Returns whether they were passed in the slot.
   bool send(std::uint32_t bytes, ibv_wc_status status = IBV_WC_SUCCESS) {
     EXPECT_EQ(pair.a.post(send_request(1), from.slice(0, bytes)), 0);
     EXPECT_EQ(pair.a.next().status, status);
@@ -72,7 +73,7 @@ TEST(Eager, WhatWasTakenIsForgotten) {
   EXPECT_EQ(seen.remote->view.shared->recv_floor.load(), 64U);
 }
 
-/// One receive's memory is given up: a message to it is refused, and the others are as they were.
+/// If one receive's memory is no longer registered, a message to it is refused, and other receives are not affected.
 TEST(Eager, GivenUpMemoryIsLookedAt) {
   Seen seen;
   Memory other(seen.pair.b_node, 4096, kAllRemote, true);

@@ -1,4 +1,4 @@
-// few_descriptors.h - a process that may have few open files.
+// few_descriptors.h - limits the number of files that this process may open.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace rdmacomm::softdev::test {
 
-/// As few descriptors as some systems give a process, and fewer, while this lives.
+/// While it lives, this process may only open very few descriptors, fewer than usual systems permit.
 class FewDescriptors {
  public:
   FewDescriptors() {
@@ -28,7 +28,7 @@ class FewDescriptors {
   rlimit before_{};
 };
 
-/// How many this process has open.
+/// Number of descriptors that this process has open.
 inline std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }

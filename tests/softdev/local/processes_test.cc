@@ -1,4 +1,4 @@
-// Two processes: what must work between them, and what must happen when one of them dies.
+// Two processes: normal operation between them, and the death of one of them.
 #include <dirent.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -28,11 +28,11 @@ namespace {
 
 QpSettings patient() {
   QpSettings settings;
-  settings.timeout = 0;  // never gives up by itself
+  settings.timeout = 0;  // no timeout
   return settings;
 }
 
-/// Serves as a target until it is killed.
+/// Acts as a target until it is killed.
 void idle_target(Line line, bool own_memory) {
   Node node;
   Qp qp(node, patient());
@@ -73,7 +73,7 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
   }
 }
 
-/// The same number and the same process, and all that its peers know of its memory is another program's.
+/// The process has the same number, but the memory that its peers know now belongs to another program.
 TEST(Processes, AProgramThatTookTheTargetsPlaceIsNotWrittenTo) {
   Child child([](Line line) {
     Node node;
@@ -81,7 +81,7 @@ TEST(Processes, AProgramThatTookTheTargetsPlaceIsNotWrittenTo) {
     Memory memory(node, 4096, kAllRemote, true);
     line.send({qp.number(), memory.mr->rkey, memory.address()});
     (void)line.receive();
-    dup2(line.fd, STDOUT_FILENO);  // is not closed by exec
+    dup2(line.fd, STDOUT_FILENO);  // exec does not close it
     execl("/bin/sh", "sh", "-c", "echo here; exec sleep 1000", nullptr);
   });
   const Card target = child.line().receive();
@@ -98,7 +98,7 @@ TEST(Processes, AProgramThatTookTheTargetsPlaceIsNotWrittenTo) {
   EXPECT_EQ(peer->check_system_calls(), ESRCH) << "asked before anything is written";
 }
 
-/// All descriptors that this process may have, while it lives.
+/// While it lives, this process has used up all descriptors that it may have.
 class NoFreeDescriptor {
  public:
   NoFreeDescriptor() {
@@ -164,7 +164,8 @@ TEST(Processes, AConnectWithoutADescriptorForThePeerSaysWhy) {
   EXPECT_EQ(qp.to_rtr(peer.qpn), 0);
 }
 
-/// A stopped target reads no reports: nobody waits for it, and it gets all of them, in order, when it goes on.
+/// A stopped target does not read reports. Reporting processes do not wait for it. It gets all reports, in order, when
+/// it continues.
 TEST(Processes, AStoppedTargetHoldsUpNobodyWhoReports) {
   Child child([](Line line) {
     Node node;
@@ -185,7 +186,7 @@ TEST(Processes, AStoppedTargetHoldsUpNobodyWhoReports) {
   ASSERT_NE(owner, nullptr) << error;
   child.stop();
   constexpr std::uint32_t kNobody = 0xffffff;
-  for (int i = 0; i < 2000; ++i) owner->detach(peer.qpn, kNobody);  // more than the socket takes
+  for (int i = 0; i < 2000; ++i) owner->detach(peer.qpn, kNobody);  // more than the socket can hold
   ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey + 1), memory.slice(0, 8)), 0);
   EXPECT_EQ(qp.next().status, IBV_WC_REM_ACCESS_ERR);
   child.resume();
@@ -227,7 +228,7 @@ TEST(Processes, WhoConnectsToAStoppedOneHoldsUpNobodyElse) {
   other.join();
 }
 
-/// The thread of this process with that name; 0: there is none.
+/// The thread of this process with that name; 0 if none exists.
 pid_t thread_named(const std::string& name) {
   DIR* const tasks = opendir("/proc/self/task");
   pid_t found = 0;
@@ -240,7 +241,8 @@ pid_t thread_named(const std::string& name) {
   return found;
 }
 
-/// A request that waits for a receive is tried again while another one's target is stopped and does not say whether it is there.
+/// A request that waits for a receive is retried while the target of another request is stopped and does not say
+/// whether it exists.
 TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
   Child stopped([](Line line) {
     Node node;
@@ -255,7 +257,7 @@ TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
   Node node;
   Qp lost(node, patient());
   Memory memory(node);
-  // The number that the child gives out next: not there when this one looks for it first.
+  // The number that the child assigns next. It does not exist when this process first looks for it.
   lost.connect_to(first.qpn + 1);
   stopped.line().send({});
   const Card late = stopped.line().receive();
@@ -276,13 +278,14 @@ TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
   pollfd readable{left.channel->fd, POLLIN, 0};
   EXPECT_EQ(poll(&readable, 1, 20'000), 1);
   EXPECT_EQ(left.next().status, IBV_WC_SUCCESS);
-  // Posting to the one whose target is looked for is not held up either.
+  // Posting to the queue pair whose target is being looked for is not delayed either.
   ASSERT_EQ(lost.post(rdma_request(IBV_WR_RDMA_WRITE, 4, memory.address(), 1), memory.slice(0, 8)), 0);
   EXPECT_TRUE(lost.poll().empty()) << "it waits for the one that is stopped, and is not waited for";
   stopped.resume();
 }
 
-/// As soon as a program has a message, its sender is told so, even if the program ends with it and destroys nothing.
+/// As soon as a program has received a message, the sender gets its completion, even if the program then ends without
+/// destroying anything.
 TEST(Processes, WhatATargetHasReceivedIsCompletedThoughItEnds) {
   Child child([](Line line) {
     Node node;
@@ -311,11 +314,11 @@ TEST(Processes, AKilledTargetEndsWhatWaitsForIt) {
   Memory memory(node);
   introduce(child.line(), qp, memory);
   ASSERT_EQ(qp.post_recv(memory.slice(0, 8), 7), 0);
-  ASSERT_EQ(qp.post(send_request(1), memory.slice(0, 8)), 0);  // no receive there: waits for ever
+  ASSERT_EQ(qp.post(send_request(1), memory.slice(0, 8)), 0);  // no receive there: waits forever
   ASSERT_EQ(qp.post(send_request(2), memory.slice(0, 8)), 0);
   EXPECT_TRUE(qp.poll().empty());
   child.kill();
-  std::map<std::uint64_t, ibv_wc_status> outcomes;  // the two queues' completions come in any order
+  std::map<std::uint64_t, ibv_wc_status> outcomes;  // the two queues complete in any order
   for (int i = 0; i < 3; ++i) {
     const ibv_wc wc = qp.next();
     outcomes[wc.wr_id] = wc.status;
@@ -350,14 +353,15 @@ TEST(Processes, PostsToADeadTargetFail) {
   const Card peer = introduce(child.line(), qp, memory);
   child.kill();
   ibv_wc last{};
-  do {  // until the death is noticed, an own-memory WRITE fails by itself, a SEND would wait
+  do {  // until the death is noticed: a WRITE to own memory fails by itself, a SEND would wait
     ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 8)), 0);
     last = qp.next();
   } while (last.status == IBV_WC_SUCCESS);
   EXPECT_EQ(last.status, IBV_WC_RETRY_EXC_ERR);
 }
 
-/// An initiator killed at any moment of its WRITEs and SENDs leaves the target able to give its memory back.
+/// An initiator may be killed at any point of its WRITEs and SENDs. The target must still be able to release its
+/// memory.
 TEST(Processes, AnInitiatorKilledInTheMiddleHarmsNothing) {
   for (int round = 0; round < 20; ++round) {
     Child child([](Line line) {
@@ -377,13 +381,13 @@ TEST(Processes, AnInitiatorKilledInTheMiddleHarmsNothing) {
     ASSERT_EQ(qp.post_recv(memory.slice(0, 8), 1), 0);
     for (int i = 0; i < round * 50; ++i) sched_yield();
     child.kill();
-    memory.mr.reset();  // must not hang on the dead initiator's hazard flag
+    memory.mr.reset();  // must not wait for the dead initiator's hazard flag
     ASSERT_EQ(qp.to_state(IBV_QPS_ERR), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_WR_FLUSH_ERR);
   }
 }
 
-/// Memory given back by the target while an initiator keeps writing must not change under its new owner.
+/// After the target has released memory, it must not change for its new owner while an initiator keeps writing.
 TEST(Processes, DeregisteredMemoryIsNotWrittenAnyMore) {
   Child child([](Line line) {
     Node node;
@@ -446,7 +450,8 @@ int count_entries(const char* folder) {
   return count;
 }
 
-/// Also without ibv_fork_init(3): nothing is pinned, so a page that is copied for one of the two is no page that a device writes.
+/// Also without ibv_fork_init(3): no memory is pinned, so a page that is copied for parent or child is never a page
+/// that a device writes.
 TEST(Processes, AChildOfForkNeitherDisturbsItsParentNorSeesWhatComes) {
   constexpr auto kBefore = std::byte{1};
   constexpr auto kOfChild = std::byte{7};
@@ -457,7 +462,7 @@ TEST(Processes, AChildOfForkNeitherDisturbsItsParentNorSeesWhatComes) {
   std::memset(own.data, 1, own.size);
   std::memset(from.data, 9, from.size);
   Child child([&own, &shared](Line line) {
-    (void)line.receive();  // the parent's memory has been written to
+    (void)line.receive();  // the parent's memory has been written
     const bool is_as_it_was = own.data[0] == kBefore;
     own.data[8] = kOfChild;
     const bool is_mapped = msync(shared.data, shared.size, MS_ASYNC) == 0;

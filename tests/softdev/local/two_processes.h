@@ -1,4 +1,4 @@
-// two_processes.h - tests in which a child process is the peer.
+// two_processes.h - tests whose peer is a child process.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace rdmacomm::softdev::test {
 
-/// What the two sides tell each other.
+/// Sent by each of the two processes to the other.
 struct Card {
   std::uint32_t qpn = 0;
   std::uint32_t rkey = 0;
@@ -28,14 +28,14 @@ struct Line {
   }
 };
 
-/// A child process whose body talks by a Line.
+/// A child process whose body communicates by a Line.
 class Child : public rdmacomm::testing::ForkedChild {
  public:
   explicit Child(const std::function<void(Line)>& body) : ForkedChild([&body](int fd) { body(Line{fd}); }) {}
   [[nodiscard]] Line line() const { return Line{ForkedChild::line()}; }
 };
 
-/// Connects one end and tells the other about its memory.
+/// Connects the local queue pair and exchanges descriptions of the memory with the peer.
 inline Card introduce(const Line& line, Qp& qp, const Memory& memory) {
   line.send({qp.number(), memory.mr->rkey, memory.address()});
   const Card peer = line.receive();

@@ -1,4 +1,5 @@
-// Registrations of what a file descriptor stands for: a memfd, which any machine has, and a dma-buf where there is one.
+// Registrations of the memory behind a file descriptor: a memfd, which every machine supports, and a dma-buf if the
+// machine has one.
 #include <fcntl.h>
 #include <linux/udmabuf.h>
 #include <sys/eventfd.h>
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kDmabufBytes = 1 << 18;
 constexpr char kName[] = "dmabuf_test";
 
-/// A file of kDmabufBytes, and the test's own sight of it.
+/// A file of kDmabufBytes, and the test's own mapping of it.
 struct Buffer {
   UniqueFd fd{memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   std::byte* data = nullptr;
@@ -44,7 +45,7 @@ verbs::MrHandle registered(const Node& node, int fd, std::uint64_t offset, std::
   return verbs::MrHandle(api(), reg_dmabuf_mr(node.pd.get(), offset, length, iova, fd, access));
 }
 
-/// A pair with a buffer at each end, registered from an odd offset on.
+/// A pair with a buffer at each end, registered from an odd offset.
 struct DmabufScene {
   static constexpr std::uint64_t kOffset = 4096 + 40;
   static constexpr std::uint64_t kIova = 0xdead'0000'0000'0028;
@@ -155,13 +156,13 @@ TEST(Dmabuf, AnotherProcessWritesIt) {
   qp.connect_to(line.receive().qpn);
   line.send({});
   (void)line.receive();  // both are connected
-  (void)line.receive();  // it has written
+  (void)line.receive();  // the child has written
   Memory expected(node, 1 << 14);
   expected.fill(9);
   EXPECT_EQ(std::memcmp(buffer.data + 64, expected.data, kMessage), 0);
 }
 
-/// How often this process has the test's files mapped.
+/// Number of mappings that this process has of the files.
 std::ptrdiff_t mappings() {
   std::ifstream maps("/proc/self/maps");
   std::ptrdiff_t found = 0;
@@ -195,7 +196,7 @@ TEST(Dmabuf, WhatIsRefused) {
   refused(fd, 0, 0, 0, kAllRemote, EINVAL);
   refused(fd, 0, kDmabufBytes + 1, 0, kAllRemote, EINVAL);
   refused(fd, kDmabufBytes, 1, kDmabufBytes, kAllRemote, EINVAL);
-  refused(fd, 64, 4096, 65, kAllRemote, EINVAL);  // another place in its page
+  refused(fd, 64, 4096, 65, kAllRemote, EINVAL);  // another offset in its page
   refused(fd, 64, 4096, 0, kAllRemote, EINVAL);
   refused(fd, std::uint64_t{0} - 4096, 8192, 0, kAllRemote, EINVAL);
   refused(fd, 0, 8192, std::uint64_t{0} - 4096, kAllRemote, EINVAL);

@@ -1,4 +1,4 @@
-// Registrations whose requests give other addresses than those of their memory (iova), at both ends.
+// Registrations whose requests use other addresses (iova) than those of the memory, at both ends.
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -10,14 +10,14 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// No process has anything there: who forgets to translate finds out.
+/// No process has memory at this address, so that code that forgets to translate it fails.
 constexpr std::uint64_t kIova = 0xdead'0000'0000'0000;
 constexpr std::size_t kIovaBytes = 1 << 18;
 
-/// How peers reach the memory: mapped, by system calls, or by its owner's serving thread.
+/// The way in which peers access the memory: mapped, by system calls, or by its owner's serving thread.
 enum class Reach { kMapped, kSystemCalls, kServed };
 
-/// Memory with a registration of its own addresses, which nobody uses, and one with others.
+/// Memory with two registrations: one with its own addresses, which is not used, and one with iova addresses.
 struct Region {
   Memory memory;
   std::uint64_t iova;
@@ -270,7 +270,7 @@ TEST(IovaRegistration, WhatIsRefused) {
     EXPECT_EQ(reg_mr_iova(node.pd.get(), address, length, iova, access), nullptr);
     EXPECT_EQ(errno, error);
   };
-  refused(memory.data, 4096, kIova + 1, kAllRemote, EINVAL);  // another place in its page
+  refused(memory.data, 4096, kIova + 1, kAllRemote, EINVAL);  // another offset in its page
   refused(memory.data + 64, 64, kIova, kAllRemote, EINVAL);
   refused(memory.data, 0, kIova, kAllRemote, EINVAL);
   refused(memory.data, 4096, std::uint64_t{0} - 4096, kAllRemote, EINVAL);  // ends beyond the last address
@@ -302,7 +302,7 @@ TEST(IovaRegistration, KeepsItsAddressesUntilItIsMoved) {
   EXPECT_EQ(scene.write(scene.remote.address(16), mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-/// What a window of b's over an iova region gives to a.
+/// A window of b over an iova region, which `a` accesses.
 struct WindowScene : IovaScene {
   ibv_mw* window;
   explicit WindowScene(ibv_mw_type type) : window(ibv_alloc_mw(pair.b_node.pd.get(), type)) {}

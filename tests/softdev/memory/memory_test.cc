@@ -1,4 +1,4 @@
-// Registrations that change, and the domains that they belong to.
+// Registrations that change, and their protection domains.
 #include <cerrno>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A pair with memory at both ends; `b`'s is the one that changes.
+/// A pair with memory at both ends. The test changes the registration of `b`.
 struct MemoryScene {
   Pair pair;
   Memory local{pair.a_node};
@@ -89,7 +89,8 @@ TEST(Reregistration, WhatIsRefusedChangesNothing) {
   EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
 }
 
-// A WRITE between the registrations of the one before it is checked in short. Each test's first one goes the long way.
+// A WRITE between the same registrations as the previous one uses a fast check. Each test's first WRITE uses the full
+// check.
 
 TEST(SecondWrite, MovesItsBytes) {
   MemoryScene scene;

@@ -1,4 +1,4 @@
-// Keys: nobody counts on from one to another, and those that have gone stay so for long.
+// Keys: a key cannot be derived from another key, and an ended key stays invalid for a long time.
 #include "softdev/memory/mr_table.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ TEST(MrTable, KeysDoNotTellOfEachOther) {
   ASSERT_TRUE(table.create());
   constexpr int kKeys = 1000;
   std::set<std::uint32_t> places;
-  int low_halves = 0;       // of the table
-  int low_salts = 0;        // of the highest bits
-  int low_generations = 0;  // of the lowest
+  int low_halves = 0;       // in the lower half of the table
+  int low_salts = 0;        // highest bits
+  int low_generations = 0;  // lowest bits
   for (int i = 0; i < kKeys; ++i) {
     const std::uint32_t key = table.add(kSome);
     ASSERT_NE(key, 0U);
@@ -31,14 +31,14 @@ TEST(MrTable, KeysDoNotTellOfEachOther) {
     EXPECT_EQ(find_range(table.entries(), key ^ 1U << 31, 1, 4096, 8, 0), nullptr);
   }
   EXPECT_EQ(places.size(), static_cast<std::size_t>(kKeys));
-  // At random each is 500 +- 16.
+  // For random numbers each count is 500 +- 16.
   for (const int low : {low_halves, low_salts, low_generations}) {
     EXPECT_GT(low, kKeys / 2 - 130);
     EXPECT_LT(low, kKeys / 2 + 130);
   }
 }
 
-/// The last free place is given out again and again. It used to have a key again after 256 times.
+/// The last free place is reused again and again. Its key used to repeat after 256 uses.
 TEST(MrTable, AKeyThatHasGoneDoesNotComeBackSoon) {
   MrTable table;
   ASSERT_TRUE(table.create());

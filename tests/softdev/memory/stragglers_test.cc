@@ -1,5 +1,5 @@
-// A peer that is stopped in the middle of a request: this side takes its memory, queue pairs and device away all the same, and
-// whatever the peer does when it is continued harms nothing.
+// A peer that is stopped in the middle of a request: the local process can still release its memory, queue pairs and
+// device. Whatever the peer does when it continues has no effect.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::size_t kLongMessage = 1 << 20;  // bytes: with messages of that length nearly all time goes into copying
+constexpr std::size_t kLongMessage = 1 << 20;  // long, so that nearly all time is spent copying
 constexpr auto kLate = std::byte{0xab};
 constexpr auto kOwn = std::byte{0x11};
 
-/// Posts `request` again and again until one does not succeed; tells how that one ended.
+/// Posts `request` again and again until it fails. Sends the status of the failed one.
 void repeat_until_refused(Line line, ibv_wr_opcode opcode) {
   Node node;
   Qp qp(node);
@@ -43,7 +43,7 @@ void write_until_refused(Line line) {
 void send_until_refused(Line line) {
   repeat_until_refused(line, IBV_WR_SEND);
 }
-/// Sends datagrams to the queue pair that the other side names, until it is killed.
+/// Sends datagrams to the queue pair that the parent names, until it is killed.
 void send_datagrams(Line line) {
   Node node;
   Qp qp(node, kUd);
@@ -57,7 +57,7 @@ void send_datagrams(Line line) {
   }
 }
 
-/// Stops the child in the middle of a request to `target`. `meanwhile` is called again and again while it runs.
+/// Stops the child in the middle of a request to `target`. Calls `meanwhile` again and again while the child runs.
 template <typename Meanwhile>
 void stop_at_work(const Child& child, const Qp& target, Meanwhile&& meanwhile) {
   const QpInitiators& initiators = SoftQp::from(target.qp.get()).initiators();
@@ -74,7 +74,8 @@ void stop_at_work(const Child& child, const Qp& target) {
   stop_at_work(child, target, [] {});
 }
 
-/// How a peer's request ends whose target is gone, or, where it was stopped before it had looked, the memory.
+/// The expected statuses of a request from a peer if the target no longer exists or, if the peer was stopped before the
+/// check, if the memory no longer exists.
 void expect_end_of_connection(ibv_wc_status status) {
   EXPECT_TRUE(status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR)
       << status;
@@ -84,7 +85,7 @@ SoftContext& context_of(const Node& node) {
   return SoftContext::from(node.context.get());
 }
 
-/// What the system holds for the memory that peers map.
+/// The amount of memory that the system uses for the memory that peers map.
 std::size_t held_bytes(const Node& node) {
   struct stat file {};
   EXPECT_EQ(fstat(context_of(node).memory().arena_fd(Arena::kPages), &file), 0);
@@ -105,7 +106,7 @@ bool comes_true(Condition&& condition) {
   return true;
 }
 
-/// A target of the child's WRITEs, which is stopped in the middle of one.
+/// A target to which the child sends WRITEs. The child is stopped in the middle of a WRITE.
 struct StoppedInAWrite {
   Child child{write_until_refused};
   Node node;
@@ -116,7 +117,7 @@ struct StoppedInAWrite {
     introduce(child.line(), *qp, *memory);
     stop_at_work(child, *qp);
   }
-  /// Continues the child; how its last request ended.
+  /// Continues the child. Returns the status of its last request.
   ibv_wc_status outcome() {
     child.resume();
     return static_cast<ibv_wc_status>(child.line().receive().qpn);
@@ -165,14 +166,14 @@ TEST(Stragglers, WhatIsMadeAfterTheQueuePairsEndDoesNotWait) {
   EXPECT_EQ(held_bytes(scene.node), held);
 }
 
-/// The memory of a queue pair that is gone is still the peer's to write to.
+/// The peer can still write to the memory of a destroyed queue pair.
 TEST(Stragglers, MemoryIsKeptAfterTheQueuePairIsDestroyed) {
   StoppedInAWrite scene;
   scene.qp.reset();
   scene.memory.reset();
   Memory next(scene.node, kLongMessage);
   std::memset(next.data, static_cast<int>(kOwn), next.size);
-  Qp other(scene.node);  // another number, other memory: the peer does not reach it
+  Qp other(scene.node);  // other number and memory: the peer cannot reach it
   expect_end_of_connection(scene.outcome());
   EXPECT_EQ(scene.child.wait(), 0);
   EXPECT_TRUE(all_are(next, kOwn));
@@ -215,7 +216,7 @@ TEST(Stragglers, ReceivesAreFlushedWithoutThem) {
   EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
 }
 
-/// A process's own memory is written to by system calls, which end although the process is stopped.
+/// A process's own memory is written by system calls, which finish even if the process is stopped.
 TEST(Stragglers, TheApplicationsOwnMemoryIsItsOwnAgain) {
   Child child(write_until_refused);
   Node node;
@@ -231,8 +232,8 @@ TEST(Stragglers, TheApplicationsOwnMemoryIsItsOwnAgain) {
   EXPECT_TRUE(all_are(memory, kOwn)) << "the peer has written to memory that is not registered any more";
 }
 
-/// An initiator that is stopped after it has looked whether it may write by address, and before the system call that does it; the call
-/// then, and another one.
+/// An initiator that is stopped after it has checked whether it may write by address, and before the system call that
+/// writes. Then it does that system call, and another one.
 void rest_before_a_call(Line line) {
   const Card target = line.receive();
   int error = 0;
@@ -278,7 +279,7 @@ TEST(Stragglers, AWriteByAddressThatHasNotBegunIsTakenBack) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-/// A peer that shares memory goes on giving an address.
+/// A peer that shares memory continuously announces an address.
 TEST(Stragglers, AWriteByAddressThatIsGivenAgainAndAgainIsWaitedForOnce) {
   Node node;
   Qp qp(node);
@@ -302,7 +303,7 @@ TEST(Stragglers, AWriteByAddressThatIsGivenAgainAndAgainIsWaitedForOnce) {
   giver.join();
 }
 
-/// What the target takes back is none of its initiator's errors.
+/// A write that the target takes back is not an error for the initiator.
 TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
   constexpr std::uint32_t kWrites = 2000;
   Pair pair;
@@ -324,7 +325,7 @@ TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
     }
   });
   for (std::uint32_t i = 1; i <= kWrites; ++i) {
-    write.take_back();  // what the last one has left
+    write.take_back();  // clears the state of the previous write
     may_take = true;
     std::memcpy(from.data, &i, sizeof(i));
     ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, i, to.address(), to.mr->rkey), from.slice(0, sizeof(i))), 0);
@@ -335,7 +336,8 @@ TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
   taker.join();
 }
 
-/// Stopped in the middle of a SEND, it continues by a completion and an event for queues that are gone.
+/// The child is stopped in the middle of a SEND. When it continues, it adds a completion and an event to queues that no
+/// longer exist.
 TEST(Stragglers, AMessageToWhatIsGoneDisturbsNobody) {
   Child child(send_until_refused);
   Node node;
@@ -363,7 +365,7 @@ TEST(Stragglers, AMessageToWhatIsGoneDisturbsNobody) {
   EXPECT_TRUE(next.poll().empty());
 }
 
-/// It finds the receive that it was filling as it was, and does not run off its end.
+/// The child finds the receive that it was filling unchanged, and does not write beyond its end.
 TEST(Stragglers, TheDeviceIsClosedInTheMiddleOfAMessage) {
   Child child(send_until_refused);
   Node node;
@@ -385,7 +387,7 @@ TEST(Stragglers, TheDeviceIsClosedInTheMiddleOfAMessage) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-/// The receive of a shared queue that a stopped peer has taken comes back when it has let go.
+/// A stopped peer has taken a receive of a shared queue. The receive is available again after the peer has released it.
 TEST(Stragglers, ASharedReceiveComesBack) {
   for (const bool goes_on : {true, false}) {
     Child child(send_until_refused);
@@ -424,7 +426,7 @@ TEST(Stragglers, ASharedReceiveComesBack) {
   }
 }
 
-/// Its senders take turns: what one that is stopped holds up is the turn.
+/// Senders of datagrams take turns at the queue pair. A stopped sender holds its turn.
 TEST(Stragglers, AQueuePairOfDatagramsIsDestroyed) {
   Child child(send_datagrams);
   Node node;

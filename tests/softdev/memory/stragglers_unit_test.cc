@@ -1,4 +1,4 @@
-// Stragglers alone: targets that are busy when the test says so.
+// Stragglers alone: the test says which targets are busy.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Memory windows: what they grant, to whom, and until when.
+// Memory windows: the access that they grant, the peers that may use it, and its end.
 #include <cerrno>
 #include <cstring>
 
@@ -26,7 +26,7 @@ class Window {
   ibv_mw* mw_;
 };
 
-/// A pair whose `b` binds windows to its memory, which grants nothing itself; `a` comes by them.
+/// A pair. `b` binds windows to its memory, which itself grants no access; `a` uses the windows.
 struct WindowsScene {
   Pair pair;
   Memory local{pair.a_node};
@@ -38,7 +38,7 @@ struct WindowsScene {
                                       unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) const {
     return {remote.mr.get(), remote.address(offset), length, access};
   }
-  /// Type 2: by a request. The completion's status.
+  /// Type 2: binds by a request. Returns the completion's status.
   ibv_wc_status bind(Qp& at, const Window& window, std::uint32_t key, const ibv_mw_bind_info& info) {
     ibv_send_wr wr{};
     wr.wr_id = 9;
@@ -49,7 +49,7 @@ struct WindowsScene {
     EXPECT_TRUE(wc.status != IBV_WC_SUCCESS || wc.opcode == IBV_WC_BIND_MW);
     return wc.status;
   }
-  /// Type 1: by the call.
+  /// Type 1: binds by the call.
   ibv_wc_status bind(const Window& window, const ibv_mw_bind_info& info) {
     ibv_mw_bind request{7, IBV_SEND_SIGNALED, info};
     EXPECT_EQ(ibv_bind_mw(pair.b.qp.get(), window.get(), &request), 0);
@@ -143,7 +143,7 @@ TEST(Windows, EndWithALocalInvalidation) {
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
   EXPECT_EQ(scene.bind(scene.pair.b, window, ibv_inc_rkey(key), scene.part(0, 64)), IBV_WC_MW_BIND_ERR)
       << "it is bound already";
-  // Both ends: one that goes on, as if its peer had not begun anew, may lose what it sends first.
+  // Both ends are reset. If only one were, the other might lose the first messages that it sends.
   ASSERT_EQ(scene.pair.a.to_state(IBV_QPS_RESET), 0);
   ASSERT_EQ(scene.pair.b.to_state(IBV_QPS_RESET), 0);
   scene.pair.a.connect_to(scene.pair.b.number());
@@ -156,7 +156,7 @@ TEST(Windows, CanBeBoundAgainAfterThat) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   std::uint32_t key = window.get()->rkey;
-  for (int round = 0; round < 300; ++round) {  // the lower bits of the key come round
+  for (int round = 0; round < 300; ++round) {  // the lower bits of the key repeat
     key = ibv_inc_rkey(key);
     ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
     ASSERT_EQ(scene.write(key, 0), IBV_WC_SUCCESS);
@@ -175,7 +175,7 @@ TEST(Windows, EndWithAMessageThatSaysSo) {
   wr.invalidate_rkey = key;
   ASSERT_EQ(scene.pair.a.post(wr, scene.local.slice(0, 16)), 0);
   EXPECT_EQ(scene.pair.a.next().opcode, IBV_WC_SEND);
-  // Nobody has polled at the target yet.
+  // The target has not polled yet.
   EXPECT_EQ(scene.write(key, 0), IBV_WC_REM_ACCESS_ERR);
   const ibv_wc received = scene.pair.b.next();
   EXPECT_EQ(received.wr_id, 5U);
@@ -256,7 +256,7 @@ TEST(Windows, ByTheCallsThatPostRequests) {
   ASSERT_EQ(ibv_wr_complete(calls), 0);
   EXPECT_EQ(b.next().opcode, IBV_WC_LOCAL_INV);
   ibv_wr_start(calls);
-  ibv_wr_send_inv(calls, 12345);  // at the other end nothing is bound
+  ibv_wr_send_inv(calls, 12345);  // no window is bound at the peer
   ASSERT_EQ(ibv_wr_complete(calls), 0);
   EXPECT_TRUE(b.poll().empty()) << "no receive is posted";
 }

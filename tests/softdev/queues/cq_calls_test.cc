@@ -1,4 +1,4 @@
-// Completions by the calls ibv_start_poll and so on (ibv_create_cq_ex(3)), and completion queues that are resized.
+// Completions by ibv_start_poll and related calls (ibv_create_cq_ex(3)), and resizing of completion queues.
 #include <arpa/inet.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A queue pair connected to itself whose completions go to a queue for the calls.
+/// A queue pair connected to itself. Its completion queue supports these calls.
 struct CqCallsScene {
   Node node;
   ibv_cq_ex* calls = nullptr;

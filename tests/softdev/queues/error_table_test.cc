@@ -1,5 +1,5 @@
-// Each failure of a reliable queue pair: exactly which completions both sides have, their states and their events. The
-// table in docs/soft_device.md, "What fails how".
+// Each failure of a reliable queue pair: the exact completions at both ends, the states and the events. Checks the
+// table of failures in docs/soft_device.md.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using Completions = std::vector<std::pair<std::uint64_t, ibv_wc_status>>;
 
-/// What there is of one side once everything has come.
+/// The final state of one end.
 struct Outcome {
   Completions completions;
   ibv_qp_state state = IBV_QPS_RTS;
@@ -32,7 +32,7 @@ void PrintTo(const Outcome& outcome, std::ostream* out) {
   for (const ibv_event_type event : outcome.events) *out << ' ' << ibv_event_type_str(event);
 }
 
-// A's requests and receive, B's receives. Those behind the first show what becomes of the rest.
+// Requests and receive of A, receives of B. The later ones show the effect of the failure on other requests.
 constexpr std::uint64_t kFailing = 1;
 constexpr std::uint64_t kBehind = 2;
 constexpr std::uint64_t kReceiveOfA = 3;
@@ -41,15 +41,15 @@ constexpr std::uint64_t kSecondOfB = 5;
 
 constexpr auto kFlushed = IBV_WC_WR_FLUSH_ERR;
 
-/// A's outcome where its first request fails for `status`.
+/// Outcome of A if its first request fails with `status`.
 Outcome failed_with(ibv_wc_status status) {
   return {{{kFailing, status}, {kBehind, kFlushed}, {kReceiveOfA, kFlushed}}, IBV_QPS_ERR, {}};
 }
-/// B's, where it is not concerned; its receives wait.
+/// Outcome of B if it is not affected; its receives wait.
 Outcome untouched() {
   return {};
 }
-/// B's, where the request has broken its rules.
+/// Outcome of B if the request has broken its rules.
 Outcome broken(ibv_event_type event) {
   return {{{kFirstOfB, kFlushed}, {kSecondOfB, kFlushed}}, IBV_QPS_ERR, {event}};
 }
@@ -68,7 +68,7 @@ class ErrorTable : public ::testing::Test {
     ASSERT_EQ(pair.b.post_recv(remote.slice(64, 64), kSecondOfB), 0);
   }
   void post_receives() { post_receives(remote.slice(0, 64)); }
-  /// The request that fails, and a good one behind it.
+  /// Posts the request that fails, and then a good one.
   void post(const ibv_send_wr& failing, std::span<ibv_sge> slices) {
     ASSERT_EQ(pair.a.post(failing, slices), 0);
     ASSERT_EQ(
@@ -80,7 +80,7 @@ class ErrorTable : public ::testing::Test {
     return rdma_request(IBV_WR_RDMA_WRITE, kFailing, remote.address(), rkey);
   }
 
-  /// Waits until as much has come as is expected, then looks whether there is more.
+  /// Waits for the expected number of completions, then checks that no more arrive.
   static Outcome outcome_of(Qp& qp, const Outcome& expected) {
     Outcome found;
     const auto take = [&found](const ibv_wc& wc) { found.completions.emplace_back(wc.wr_id, wc.status); };
@@ -101,7 +101,7 @@ class ErrorTable : public ::testing::Test {
       found.events.push_back(event.event_type);
       api().ack_async_event(&event);
     }
-    std::ranges::sort(found.completions);  // sends and receives are in no order
+    std::ranges::sort(found.completions);  // sends and receives complete in any order
     return found;
   }
   void expect(const Outcome& a, const Outcome& b) {
@@ -116,7 +116,7 @@ class ErrorTable : public ::testing::Test {
 };
 
 TEST_F(ErrorTable, LocalLengthOfARequest) {
-  // The device's messages have 1 GiB at most.
+  // A message of this device has at most 1 GiB.
   constexpr std::size_t kPart = std::size_t{64} << 20;
   Memory large(pair.a_node, kPart);
   std::vector<ibv_sge> slices(17, large.slice(0, kPart));
@@ -156,7 +156,7 @@ TEST_F(ErrorTable, LocalOperation) {
   ibv_send_wr invalidate{};
   invalidate.wr_id = kFailing;
   invalidate.opcode = IBV_WR_LOCAL_INV;
-  invalidate.invalidate_rkey = 12345;  // nothing is bound by that
+  invalidate.invalidate_rkey = 12345;  // no window has this key
   post(invalidate, std::span<ibv_sge>());
   expect(failed_with(IBV_WC_LOC_QP_OP_ERR), untouched());
 }

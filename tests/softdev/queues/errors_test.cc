@@ -1,11 +1,11 @@
-// What soft0 refuses, and how: statuses of both sides, states afterwards, flushes.
+// Errors of soft0: the statuses at both ends, the resulting states, and flushes.
 
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// Polls the state until it is ERR: the target hears of a broken rule by its serving thread.
+/// Polls the state until it is ERR: the target learns of a broken rule from its serving thread.
 void expect_error_state(const Qp& qp) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (state_of(qp) != IBV_QPS_ERR && std::chrono::steady_clock::now() < end) sched_yield();
@@ -213,7 +213,7 @@ TEST(ReceiverNotReady, IsAnErrorAfterFiniteRetries) {
 }
 
 TEST(ReceiverNotReady, WaitsForEverAndKeepsTheOrder) {
-  Pair pair;  // rnr_retry 7
+  Pair pair;  // default rnr_retry is 7
   Memory local(pair.a_node);
   Memory remote(pair.b_node);
   local.fill(1);
@@ -224,7 +224,7 @@ TEST(ReceiverNotReady, WaitsForEverAndKeepsTheOrder) {
   EXPECT_TRUE(pair.a.poll().empty());
   EXPECT_EQ(remote.data[2048], std::byte{0}) << "a later WRITE must not overtake a SEND that waits";
   ASSERT_EQ(pair.b.post_recv(remote.slice(0, 100), 5), 0);
-  EXPECT_EQ(pair.b.next().wr_id, 5U);  // without a poll of the sender's: its retrying thread does it
+  EXPECT_EQ(pair.b.next().wr_id, 5U);  // without a poll by the sender: its retrying thread sends it
   EXPECT_EQ(pair.a.next().wr_id, 1U);
   EXPECT_EQ(pair.a.next().wr_id, 2U);
   EXPECT_EQ(std::memcmp(local.data, remote.data + 2048, 8), 0);
@@ -299,7 +299,7 @@ TEST(Flush, EverythingOutstandingAndEverythingPostedLater) {
   Pair pair;
   Memory local(pair.a_node);
   ASSERT_EQ(pair.a.post_recv(local.slice(0, 8), 1), 0);
-  ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, 8)), 0);  // waits: no receive at the other end
+  ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, 8)), 0);  // waits: the peer has no receive
   ASSERT_EQ(pair.a.to_state(IBV_QPS_ERR), 0);
   ASSERT_EQ(pair.a.post_recv(local.slice(0, 8), 3), 0);
   ASSERT_EQ(pair.a.post(send_request(4), local.slice(0, 8)), 0);
@@ -457,7 +457,7 @@ TEST(Objects, ADeviceClosesWithWhatIsStillThere) {
   const verbs::DeviceList list(api());
   ibv_context* const context = api().open_device(list[0]);
   ASSERT_NE(context, nullptr);
-  // Their memory is lost with the device; from here it is still reachable, for who looks for leaks.
+  // Their memory is lost together with the device. The static pointers keep it reachable for the leak sanitizer.
   static ibv_pd* pd = nullptr;
   static ibv_cq* cq = nullptr;
   pd = api().alloc_pd(context);
@@ -510,7 +510,8 @@ TEST(Device, DescribesItself) {
             ENODATA);
 }
 
-/// The target's device is told of a failure by a message, which may come when the queue pair is connected anew.
+/// The target's device is informed of a failure by a message, which may arrive after the queue pair was connected
+/// again.
 TEST(Reconnecting, AFailureOfAnEarlierConnectionIsNotTheNextOnes) {
   Pair pair;
   Memory local(pair.a_node);

@@ -38,7 +38,8 @@ class Channels : public ::testing::Test {
   }
 };
 
-/// An initiator of `target` is killed while it wakes the target's sleeper, after `stores` to what it has mapped of the queue.
+/// Kills an initiator of `target` while it wakes the target's sleeping thread, after it has done `stores` to the shared
+/// part of the queue.
 template <typename Stores>
 void die_while_firing(const Qp& target, const Qp& initiator, Stores&& stores) {
   die_at_work(target.number(), initiator.number(), [&stores](const RemoteQp& remote) { stores(*remote.recv_cq); });
@@ -52,7 +53,7 @@ TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNobodyAsleep) {
       if (has_counted) queue.pending_events.fetch_add(1);
     });
     EXPECT_TRUE(readable(pair.b.channel->fd, 20'000)) << has_counted;
-    while (readable(pair.b.channel->fd)) take_event(pair.b);  // each can be taken, without waiting
+    while (readable(pair.b.channel->fd)) take_event(pair.b);  // none of these waits
     ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
     send();
     EXPECT_TRUE(readable(pair.b.channel->fd)) << "armed as before";
@@ -143,7 +144,7 @@ TEST_F(Channels, NonBlockingDescriptorSaysThatNothingWaits) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
-/// Arm, poll again, sleep: not one of many wake-ups may be lost.
+/// Arm, poll again, sleep: none of many wake-ups may be lost.
 TEST_F(Channels, NoWakeUpIsLostBetweenTwoThreads) {
   constexpr std::uint64_t kMessages = 3000;
   for (std::uint64_t i = 0; i < 16; ++i) ASSERT_EQ(pair.b.post_recv(remote.slice(0, 8), i), 0);

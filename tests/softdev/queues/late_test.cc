@@ -1,4 +1,5 @@
-// A late soft0 carries a request out when its completion is polled for: what a program does to its buffers before that shows.
+// With RDMACOMM_SOFT0_LATE, soft0 carries out a request when its completion is polled for. So changes of a buffer
+// before that become visible.
 #include <cerrno>
 #include <cstring>
 
@@ -8,12 +9,12 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// What contexts opened in this scope find in the variable; nullptr: they do not find it.
+/// Sets the variable for contexts that are opened in this scope; nullptr: unset.
 struct LateVariable : rdmacomm::testing::EnvironmentVariable {
   explicit LateVariable(const char* value) : EnvironmentVariable(kLateVariable, value) {}
 };
 
-// So late that only a poll carries a request out while the test runs.
+// So late that, during the test, only a poll carries out a request.
 constexpr const char* kUntilPolled = "60000";
 
 constexpr std::uint64_t kBefore = 0x1111111111111111;
@@ -28,7 +29,7 @@ std::uint64_t get(const Memory& memory) {
   return value;
 }
 
-/// A pair whose contexts found `value`, with memory at both ends.
+/// A pair whose contexts were opened with `value`, with memory at both ends.
 struct LateScene {
   LateVariable variable;
   Pair pair;

@@ -1,4 +1,4 @@
-// Completion queues that more completions wait for than they were made for.
+// Completion queues that get more completions than they have places for.
 #include <poll.h>
 
 #include <cerrno>

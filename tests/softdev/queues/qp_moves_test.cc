@@ -1,4 +1,4 @@
-// Which moves of a queue pair are allowed, and with which attributes.
+// The allowed state changes of a queue pair, and their attributes.
 #include "softdev/queues/qp_moves.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr int kRtr =
     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 constexpr int kRts = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
-/// Each of them in its range.
+/// All attributes, each within its range.
 ibv_qp_attr attributes() {
   ibv_qp_attr all{};
   all.port_num = 1;

@@ -10,7 +10,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A queue pair for the calls, connected to itself, with memory.
+/// A queue pair that supports these calls, connected to itself, with memory.
 struct RequestCallsScene {
   Node node;
   Qp loop{node, {.depth = 4}};
@@ -139,7 +139,7 @@ TEST(RequestCalls, AllOrNone) {
   ibv_wr_start(scene.calls);  // the fifth does not fit
   for (std::uint64_t i = 0; i < 5; ++i) scene.write(i, 0, 64);
   expect_none(ENOMEM);
-  ibv_wr_start(scene.calls);  // the second has more slices than the queue pair
+  ibv_wr_start(scene.calls);  // more slices than the queue pair allows
   scene.write(1, 0, 64);
   scene.write(2, 64, 64);
   std::vector<ibv_sge> slices(5, scene.source.slice(0, 8));
@@ -154,7 +154,7 @@ TEST(RequestCalls, AllOrNone) {
   ibv_wr_abort(scene.calls);
   EXPECT_FALSE(scene.written(0, 64));
 
-  ibv_wr_start(scene.calls);  // and what went wrong before has left nothing behind
+  ibv_wr_start(scene.calls);  // the earlier errors have left nothing behind
   for (std::uint64_t i = 0; i < 4; ++i) scene.write(i, 64 * i, 64);
   ASSERT_EQ(ibv_wr_complete(scene.calls), 0);
   EXPECT_TRUE(scene.written(0, 256));
@@ -196,7 +196,7 @@ TEST(RequestCalls, OneThreadAtATime) {
       ibv_wr_start(scene.calls);
       scene.write(id, offset, 64);
       scene.write(id, offset + 64, 64);
-      while (ibv_wr_complete(scene.calls) != 0) {  // full: the other thread's are in it
+      while (ibv_wr_complete(scene.calls) != 0) {  // full: it contains the other thread's requests
         (void)scene.loop.poll();
         ibv_wr_start(scene.calls);
         scene.write(id, offset, 64);

@@ -1,4 +1,4 @@
-// A target that goes through RESET while its initiator stays as it is.
+// A target goes through RESET while its initiator keeps its connection.
 #include <sched.h>
 
 #include <future>
@@ -40,7 +40,7 @@ void expect_no_end_of_the_next_life(void (SoftQp::*fail)()) {
   ASSERT_NE(peer, nullptr) << error;
   const auto remote = peer->attach(pair.b.number(), 0, error);
   ASSERT_NE(remote, nullptr) << error;
-  remote->view.shared->busy.store(1);  // RESET waits for an initiator that is at work
+  remote->view.shared->busy.store(1);  // RESET waits for an active initiator
   auto reset = std::async(std::launch::async, [&] { return pair.b.to_state(IBV_QPS_RESET); });
   while (state_of(pair.b) != IBV_QPS_RESET) sched_yield();
   (SoftQp::from(pair.b.qp.get()).*fail)();

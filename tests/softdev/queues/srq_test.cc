@@ -1,4 +1,5 @@
-// Shared receive queues: which receive a message takes, and that none is lost, whatever happens to who takes it.
+// Shared receive queues: the receive that a message takes, and that no receive is lost if the queue pair that took it
+// ends.
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -11,7 +12,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::uint32_t kSrqDepth = 12;  // no power of two
+constexpr std::uint32_t kSrqDepth = 12;  // not a power of two
 
 /// A node with a shared receive queue and memory for its receives.
 struct SrqReceiver {
@@ -29,9 +30,9 @@ struct SrqReceiver {
     return *qps.emplace_back(std::make_unique<Qp>(node, QpSettings{.type = type, .srq = srq.get()}));
   }
   int post(std::uint64_t id, ibv_sge slice) { return post_shared_receive(srq.get(), id, slice); }
-  /// The receive with this id has a place of its own.
+  /// Each id has its own place in the memory.
   int post(std::uint64_t id, std::uint32_t bytes = 1024) { return post(id, memory.slice(id * 1024, bytes)); }
-  /// How many more can be posted: what is neither posted, nor under way, nor unpolled.
+  /// Number of receives that can still be posted: places that are neither posted, nor in use, nor unpolled.
   std::uint32_t free_entries() {
     std::uint32_t count = 0;
     while (post(count % 32) == 0) ++count;
@@ -39,7 +40,7 @@ struct SrqReceiver {
   }
 };
 
-/// A sender for each of a receiver's queue pairs.
+/// A sender for each queue pair of a receiver.
 struct Senders {
   Node node;
   Memory memory{node, 1 << 16};
@@ -62,7 +63,7 @@ TEST(Srq, MessagesOfAllQueuePairsTakeReceivesInOrder) {
   for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
   EXPECT_EQ(receiver.post(0), ENOMEM);
   for (std::uint64_t id = 0; id < kSrqDepth; ++id) {
-    // What lies in the slot, what does not any more, and what goes straight into the receive.
+    // Lengths that fit into the slot, that do not, and that are copied directly into the receive.
     const std::uint32_t sizes[] = {8, SharedReceive::kEagerBytes, SharedReceive::kEagerBytes + 1, 1000};
     const std::uint32_t bytes = sizes[id % 4];
     const std::size_t via = id % 3;
@@ -87,7 +88,7 @@ TEST(Srq, EntriesComeBackInAnyOrder) {
       ASSERT_EQ(senders.qps[id % 2]->post(send_request(id), senders.memory.slice(0, 16)), 0);
       EXPECT_EQ(senders.qps[id % 2]->next().status, IBV_WC_SUCCESS);
     }
-    for (const std::size_t via : {1U, 0U}) {  // the queue pair that was second is polled first
+    for (const std::size_t via : {1U, 0U}) {  // polls the second queue pair first
       for (std::uint64_t id = via; id < kSrqDepth; id += 2) EXPECT_EQ(receiver.qps[via]->next().wr_id, id);
     }
   }
@@ -212,12 +213,12 @@ TEST(Srq, LimitsAndWhatIsRefused) {
   refused({8, 1000, 0});
 }
 
-/// Threads send by queue pairs of their own; each message arrives once, in the receive that its completion names.
+/// Threads send over queue pairs of their own. Each message arrives once, in the receive that its completion names.
 TEST(Srq, ManySendersAtATime) {
   constexpr int kSenders = 4;
   constexpr std::uint32_t kMessages = 500;
   SrqReceiver receiver;
-  std::vector<std::unique_ptr<Senders>> senders;  // each with a device of its own, as processes have
+  std::vector<std::unique_ptr<Senders>> senders;  // each with its own device, like processes
   for (int by = 0; by < kSenders; ++by) senders.push_back(std::make_unique<Senders>(receiver, 1));
   for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
   std::vector<std::thread> threads;
@@ -226,7 +227,7 @@ TEST(Srq, ManySendersAtATime) {
       Qp& qp = *senders[by]->qps[0];
       const Memory& memory = senders[by]->memory;
       for (std::uint32_t number = 0; number < kMessages; ++number) {
-        // Small ones and large ones; the first 8 bytes say whose and which.
+        // Short and long messages; the first 8 bytes have the sender and the number.
         const std::uint32_t words[] = {by, number};
         std::memcpy(memory.data, words, sizeof(words));
         ASSERT_EQ(qp.post(send_request(number), memory.slice(0, number % 2 == 0 ? 8 : 500)), 0);
@@ -250,7 +251,7 @@ TEST(Srq, ManySendersAtATime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// A process that is killed while it sends neither keeps the others out nor takes receives along.
+/// A process that is killed while it sends must neither block other senders nor make receives disappear.
 TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
   for (int round = 0; round < 20; ++round) {
     Child child([](Line line) {
@@ -272,7 +273,7 @@ TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
       for (const ibv_wc& wc : target.poll()) ASSERT_EQ(receiver.post(wc.wr_id), 0);
     }
     child.kill();
-    receiver.qps.pop_back();  // the target, with what the dead process had taken and what nobody polled
+    receiver.qps.pop_back();  // the target, with taken and unpolled receives
     (void)receiver.free_entries();
     for (std::uint32_t message = 0; message < kSrqDepth; ++message) {  // each entry can be taken
       ASSERT_EQ(other.qps[0]->post(send_request(1), other.memory.slice(0, 8)), 0);

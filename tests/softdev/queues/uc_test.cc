@@ -1,4 +1,4 @@
-// Unreliably connected queue pairs: what does not arrive, or is refused there, the sender does not hear of.
+// Unreliably connected queue pairs: the sender is not informed of messages that are lost or refused at the receiver.
 #include <poll.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@ namespace {
 
 const QpSettings kUc{.type = IBV_QPT_UC};
 
-/// A pair with memory at both ends, the sender's filled.
+/// A pair with memory at both ends. The sender's memory is filled.
 struct UcScene {
   Pair pair{kUc, kUc};
   Memory local{pair.a_node};

@@ -1,4 +1,4 @@
-// Datagrams: to whom they go, what they arrive with, and that nobody hears of what is lost.
+// Datagrams: their receivers, the data that they arrive with, and that losses are not reported.
 #include <poll.h>
 #include <sys/resource.h>
 
@@ -113,7 +113,7 @@ TEST(Ud, OneQueuePairSendsToManyAndReceivesFromMany) {
   EXPECT_EQ(c.next().opcode, IBV_WC_RECV);
 }
 
-/// Each datagram is one number, many times over.
+/// Each datagram contains one number, repeated.
 TEST(Ud, ManySendersAtOnceMixNothing) {
   constexpr std::size_t kSenders = 4;
   constexpr std::size_t kEach = 300;
@@ -126,7 +126,7 @@ TEST(Ud, ManySendersAtOnceMixNothing) {
   for (std::uint64_t id = 0; id < kSenders * kEach; ++id) {
     ASSERT_EQ(target.post_recv(memory.slice(id * kPlace, kPlace), id), 0);
   }
-  std::array<Node, kSenders> nodes;  // each with a device of its own, as processes have
+  std::array<Node, kSenders> nodes;  // each with its own device, like processes
   std::vector<std::jthread> threads;
   for (std::uint32_t by = 0; by < kSenders; ++by) {
     threads.emplace_back([&nodes, &target, by] {
@@ -143,7 +143,7 @@ TEST(Ud, ManySendersAtOnceMixNothing) {
     });
   }
   threads.clear();
-  std::array<std::uint32_t, kSenders> next{};  // of each sender's numbers, which come in order
+  std::array<std::uint32_t, kSenders> next{};  // the next number expected from each sender
   std::uint64_t received = 0;
   for (auto some = target.poll(64); !some.empty(); some = target.poll(64)) {
     for (const ibv_wc& wc : some) {
@@ -275,7 +275,7 @@ TEST(Ud, MovesWithItsOwnAttributes) {
 }
 
 TEST(Ud, TheHeaderSaysWhereItCameFromAndAnAnswerGoesThere) {
-  // Link-local by RoCE v1 and v2, and the first IPv4 address by both.
+  // The link-local address by RoCE v1 and v2, and the first IPv4 address by both.
   for (std::uint8_t index = 0; index < 4; ++index) {
     SCOPED_TRACE(static_cast<int>(index));
     UdScene scene;
@@ -323,7 +323,7 @@ TEST(Ud, AddressesThatCannotBeReached) {
   EXPECT_EQ(errno, EINVAL) << "RoCE has no addresses but GIDs";
   attributes.is_global = 1;
   attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
-  attributes.grh.dgid.raw[12] = 192;  // an IPv4 address, from entry 0, which is none
+  attributes.grh.dgid.raw[12] = 192;  // an IPv4 address, from entry 0, which is not IPv4
   EXPECT_EQ(create_ah(node.pd.get(), &attributes), nullptr);
   EXPECT_EQ(errno, EHOSTUNREACH);
   attributes.grh.dgid = gid_at(node, 1);
@@ -380,15 +380,15 @@ TEST(Ud, TheSlotThatAnInitiatorDiedInIsTheNextOnes) {
     EXPECT_EQ(scene.a.next().status, IBV_WC_SUCCESS);
     EXPECT_EQ(scene.b.next().src_qp, scene.a.number());
   };
-  for (int i = 0; i < 20; ++i) {  // the ring's first slots, and its second round
+  for (int i = 0; i < 20; ++i) {  // fills the ring and wraps around
     die_at_work(scene.b.number(), 77, [](RemoteQp& target) { ++target.view.shared->taken; });
     exchange();
-    die_at_work(scene.b.number(), 77, [](RemoteQp&) {});  // before it took anything
+    die_at_work(scene.b.number(), 77, [](RemoteQp&) {});  // before it took a slot
     exchange();
   }
 }
 
-/// A process that is killed while it is at a target does not keep the others out.
+/// A process that is killed in the middle of a request does not block others from the target.
 TEST(Ud, AnInitiatorKilledInTheMiddleLetsTheOthersIn) {
   for (int round = 0; round < 20; ++round) {
     Child child([](Line line) {
@@ -485,14 +485,14 @@ TEST(Multicast, WhoHasLeftGetsNothing) {
 }
 
 TEST(Multicast, AHostHasOnlySoManyGroups) {
-  const rdmacomm::testing::OwnNetwork network;  // nobody else wants a group there
+  const rdmacomm::testing::OwnNetwork network;  // no other process uses a group there
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit raised{kMaxGroups + 200, before.rlim_max};
   if (setrlimit(RLIMIT_NOFILE, &raised) != 0) GTEST_SKIP() << "no leave for " << raised.rlim_cur << " descriptors";
   {
-    // As other processes' queue pairs are in them.
+    // Members as if from other processes.
     std::vector<UniqueFd> members;
     for (int i = 0; i < kMaxGroups - 1; ++i) {
       char name[64] = "";

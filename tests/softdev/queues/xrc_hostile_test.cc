@@ -1,5 +1,6 @@
-// An XRC initiator on another host that asks for more than it may have, or reads nothing of what it asks for; and processes of this host
-// that are stopped where its requests need them: whoever else is served goes on being served.
+// Two dangers for a process: an XRC initiator on another host requests more than it may, or reads none of the answers;
+// and processes of this host are stopped while its requests need them. In all cases other clients continue to be
+// served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,11 +23,11 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1U << 20;
 
-/// What this process takes at most from here on.
+/// Measures the peak memory of this process from the constructor on.
 class PeakMemory {
  public:
   PeakMemory() {
-    std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+    std::ofstream("/proc/self/clear_refs") << 5;  // resets the peak
     before_ = peak();
   }
   [[nodiscard]] std::uint64_t grown_by() const { return std::max(peak(), before_) - before_; }
@@ -43,7 +44,7 @@ class PeakMemory {
   std::uint64_t before_ = 0;
 };
 
-/// A shared receive queue and its connection, whose initiator is the test.
+/// A shared receive queue and a connection whose initiator is the test.
 struct XrcTarget {
   WireVariable variable{"tcp"};
   Node node;
@@ -54,7 +55,7 @@ struct XrcTarget {
   Qp receiver;
   UniqueFd connection;
 
-  /// fd  of the domain's file
+  /// fd  the file of the domain
   explicit XrcTarget(std::size_t bytes, int fd = -1)
       : domain(node, fd), memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
     receiver.connect_to(peer.number);
@@ -103,7 +104,7 @@ TEST(XrcHostile, AReadBeyondTheRegionTakesNoMemory) {
   EXPECT_LT(memory.grown_by(), 64 * kMiB);
 }
 
-/// It is refused before its bytes have come.
+/// The request is refused before its data has arrived.
 TEST(XrcHostile, AWriteBeyondTheRegionIsNotWaitedFor) {
   const XrcTarget scene(4096);
   scene.ask(IBV_WR_RDMA_WRITE, scene.memory.mr->rkey, 512 * kMiB);
@@ -128,7 +129,8 @@ TEST(XrcHostile, ReadsWhoseBytesNobodyTakesTakeNoMemory) {
   EXPECT_LT(memory.grown_by(), kReads * kLong / 4);
 }
 
-/// The memory may go while its bytes are on their way: the answer has said that it would be whole.
+/// The memory may be released while its bytes are being sent, although the answer has already announced the full
+/// length.
 TEST(XrcHostile, AReadOfMemoryThatGoesEndsTheConnection) {
   constexpr std::uint32_t kLong = 64 * kMiB;
   XrcTarget scene(kLong);
@@ -139,19 +141,19 @@ TEST(XrcHostile, AReadOfMemoryThatGoesEndsTheConnection) {
   EXPECT_LT(recv(scene.connection.get(), bytes.data(), kLong, MSG_WAITALL), static_cast<ssize_t>(kLong));
 }
 
-/// Somebody else who comes to the same process hears an answer.
+/// Another client that connects to the same process gets an answer.
 void expect_others_served(const XrcTarget& scene) {
   TcpGreeting greeting;
   greeting.kind = GreetingKind::kConnection;
   greeting.service = Service::kReliable;
   greeting.initiator_qpn = scene.peer.number;
-  greeting.target_qpn = scene.receiver.number();  // which is of another service
+  greeting.target_qpn = scene.receiver.number();  // which has another service
   const UniqueFd unknown = connect_raw(scene.receiver.number());
   say(unknown, greeting);
   EXPECT_NE(hear<TcpWelcome>(unknown).answer, Welcome::kYes);
 }
 
-/// Another initiator's turn at the queue, who has been stopped, for as long as this lives.
+/// While it lives, another initiator, which is stopped, holds its turn at the queue.
 class StoppedInitiator {
  public:
   explicit StoppedInitiator(const Queue& queue) {
@@ -174,7 +176,7 @@ class StoppedInitiator {
 TEST(XrcHostile, WhileAnotherInitiatorHasItsTurnOthersAreServed) {
   XrcTarget scene(4096);
   scene.memory.fill(3);
-  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 16);  // the queue is found
+  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 16);  // finds the queue
   ASSERT_EQ(hear<TcpAnswer>(scene.connection).kind, TcpAnswer::kPayload);
   std::array<std::byte, 16> bytes{};
   ASSERT_EQ(recv(scene.connection.get(), bytes.data(), bytes.size(), MSG_WAITALL), 16);
@@ -188,7 +190,7 @@ TEST(XrcHostile, WhileAnotherInitiatorHasItsTurnOthersAreServed) {
   EXPECT_EQ(answer.length, 16U);
 }
 
-/// Its first part waits, and then the rest.
+/// The first part waits for the turn, and then the rest.
 TEST(XrcHostile, ALongReadWaitsForItsTurn) {
   constexpr std::uint32_t kLong = 256 * 1024;
   XrcTarget scene(kLong);

@@ -12,7 +12,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// In memory that peers map, and in memory of the application's own.
+/// In memory that peers map, and in the application's own memory.
 class XrcSizes : public ::testing::TestWithParam<bool> {
  protected:
   static constexpr std::size_t kMax = (3U << 20) + 5;
@@ -72,7 +72,7 @@ TEST_P(XrcSizes, Read) {
   }
 }
 
-/// Many at once, long and short: each is whole, and none comes before another.
+/// Many messages at the same time, long and short: each arrives complete and in order.
 TEST_P(XrcSizes, InOrder) {
   constexpr std::uint64_t kMessages = 6;
   constexpr std::size_t kLong = 400'000;
@@ -87,7 +87,7 @@ TEST_P(XrcSizes, InOrder) {
   }
 }
 
-/// One that is refused at its end does not leave anything of itself: not in the queue, not for the next connection.
+/// A message that is refused at its end leaves nothing behind, neither in the queue nor for the next connection.
 TEST_P(XrcSizes, OneThatIsTooLong) {
   ASSERT_EQ(scene.queue.post(1, target.slice(0, kMax - 1)), 0);
   post(send_request(1), source.slice(0, kMax));
@@ -112,7 +112,7 @@ std::string kind_of_memory(const ::testing::TestParamInfo<bool>& own) {
 }
 INSTANTIATE_TEST_SUITE_P(Memories, XrcSizes, ::testing::Bool(), kind_of_memory);
 
-/// The connection ends in one process, the queue is another's, and its memory is not mapped.
+/// The connection belongs to one process and the queue to another, whose memory is not mapped.
 TEST(Xrc, LongMessagesToAnotherProcessesQueue) {
   static constexpr std::size_t kLong = (1U << 20) + 3;
   const UniqueFd file = nameless_file();

@@ -17,7 +17,7 @@
 
 namespace rdmacomm::softdev::test {
 
-inline constexpr std::uint32_t kDepth = 12;  // no power of two
+inline constexpr std::uint32_t kDepth = 12;  // not a power of two
 
 inline ibv_xrcd* open_domain(Node& node, int fd, int flags,
                              std::uint32_t mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) {
@@ -34,7 +34,7 @@ struct Domain {
   ~Domain() { EXPECT_EQ(ibv_close_xrcd(xrcd), 0); }
 };
 
-/// A file that is nobody else's, and has no name.
+/// A new file without a name, which no other process has.
 inline UniqueFd nameless_file() {
   return UniqueFd(memfd_create("xrc_test", MFD_CLOEXEC));
 }
@@ -96,13 +96,13 @@ inline QpSettings of_type(ibv_qp_type type, ibv_xrcd* xrcd = nullptr) {
   return settings;
 }
 
-/// To the queue with that number.
+/// Addresses a request to the queue with that number.
 inline ibv_send_wr to_queue(std::uint32_t number, ibv_send_wr wr) {
   wr.qp_type.xrc.remote_srqn = number;
   return wr;
 }
 
-/// A node that sends, one that receives, a domain with one queue, a connection.
+/// A sending node, a receiving node, a domain with one queue, and a connection.
 struct Scene {
   Node a;
   Node b;
@@ -131,7 +131,7 @@ struct Scene {
     return sender.post(to_queue(number, send_request(7)), from.slice(0, bytes));
   }
   int send(std::uint32_t bytes) { return send(bytes, queue.number()); }
-  /// What an end that failed looks like, and the event at the target.
+  /// Expects that the sender has failed with `status` and that the target gets the event.
   void expect_failed(ibv_wc_status status, ibv_event_type type) {
     EXPECT_EQ(sender.next().status, status);
     EXPECT_EQ(state_of(sender), IBV_QPS_ERR);

@@ -1,4 +1,5 @@
-// XRC: one connection to a process reaches all shared receive queues of its domain, each message the one that it names.
+// XRC: one connection to a process reaches all shared receive queues of its domain. Each message is received by the
+// queue that it names.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -44,9 +45,9 @@ TEST(XrcDomain, OpeningIsRefused) {
   refused(-1, O_CREAT, kBoth | IBV_XRCD_INIT_ATTR_RESERVED, EOPNOTSUPP);
   refused(-1, 0, kBoth, EINVAL);
   refused(1 << 20, O_CREAT, kBoth, EBADF);
-  refused(file.get(), 0, kBoth, EAGAIN);  // there is none yet
+  refused(file.get(), 0, kBoth, EAGAIN);  // does not exist yet
   const Domain domain(node, file.get());
-  refused(file.get(), O_CREAT | O_EXCL, kBoth, EINVAL);  // there is one
+  refused(file.get(), O_CREAT | O_EXCL, kBoth, EINVAL);  // exists already
 }
 
 TEST(XrcDomain, OneFileIsOneDomainUntilItsLastUserCloses) {
@@ -128,7 +129,7 @@ TEST(XrcDomain, ADeviceClosesWithWhatIsStillThere) {
     const verbs::DeviceList list(api());
     ibv_context* const context = api().open_device(list[0]);
     ibv_xrcd_init_attr init{IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, file.get(), O_CREAT};
-    // As with a NIC, its memory is lost then; kept in sight here, so that the leak sanitizer does not take it for an error.
+    // As with a NIC, its memory is then lost. It stays reachable here, so that the leak sanitizer does not report it.
     static ibv_xrcd* left_behind = nullptr;
     left_behind = ibv_open_xrcd(context, &init);
     ASSERT_NE(left_behind, nullptr);
@@ -201,7 +202,7 @@ TEST(Xrc, EachDirectionWantsItsOwnAttributes) {
   Qp receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd));
   ASSERT_EQ(sender.to_init(), 0);
   ASSERT_EQ(receiver.to_init(), 0);
-  receiver.settings.type = IBV_QPT_XRC_SEND;  // without what only a receiver has
+  receiver.settings.type = IBV_QPT_XRC_SEND;  // lacks attributes that only a receiver has
   EXPECT_EQ(receiver.to_rtr(sender.number()), EINVAL);
   receiver.settings.type = IBV_QPT_XRC_RECV;
   ASSERT_EQ(sender.to_rtr(receiver.number()), 0);
@@ -223,7 +224,7 @@ TEST(Xrc, WhatOnlyTheOtherDirectionHasIsIgnored) {
   for (Qp* const qp : {&sender, &receiver}) {
     const ibv_qp_type own = qp->settings.type;
     ASSERT_EQ(qp->to_init(), 0);
-    qp->settings.type = IBV_QPT_RC;  // which has the attributes of both
+    qp->settings.type = IBV_QPT_RC;  // an RC queue pair has the attributes of both
     EXPECT_EQ(qp->to_rtr(sender.number()), 0);
     EXPECT_EQ(qp->to_rts(), 0);
     qp->settings.type = own;
@@ -249,7 +250,7 @@ TEST(Xrc, MessagesTakeTheReceivesOfTheQueueThatTheyNameInOrder) {
   }
   EXPECT_EQ(scene.queue.post(0, scene.to.slice(0, 1)), ENOMEM);
   for (std::uint64_t id = 0; id < kDepth; ++id) {
-    // What lies in the slot, what does not any more, and what goes straight into the receive.
+    // Lengths that fit into the slot, that do not, and that are copied directly into the receive.
     const std::uint32_t sizes[] = {0, 8, XrcRoute::kEagerBytes, XrcRoute::kEagerBytes + 1, 1000};
     const std::uint32_t bytes = sizes[id % 5];
     for (Queue* const queue : {&scene.queue, &other}) {
@@ -332,7 +333,7 @@ TEST(Xrc, RequestsByCallsNameTheirQueue) {
   EXPECT_EQ(scene.queue.next().wr_id, 4U);
 
   ibv_wr_start(calls);
-  ibv_wr_set_xrc_srqn(calls, scene.queue.number());  // of no request
+  ibv_wr_set_xrc_srqn(calls, scene.queue.number());  // belongs to no request
   EXPECT_EQ(ibv_wr_complete(calls), EINVAL);
 }
 
@@ -382,7 +383,7 @@ TEST(Xrc, AnEmptyQueueIsAReceiverThatIsNotReady) {
 
 TEST(Xrc, ANumberOfNoQueueFailsBothEnds) {
   Scene scene;
-  const std::uint32_t nobody = scene.receiver.number();  // a queue pair's
+  const std::uint32_t nobody = scene.receiver.number();  // the number of a queue pair
   ASSERT_EQ(scene.send(8, nobody), 0);
   scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
   EXPECT_TRUE(scene.queue.poll().empty());
@@ -465,7 +466,7 @@ TEST(Xrc, AReceiveWhoseMemoryIsGoneFailsItsConnectionAlone) {
   scene.expect_failed(IBV_WC_REM_OP_ERR, IBV_EVENT_QP_REQ_ERR);
   EXPECT_EQ(scene.queue.next().status, IBV_WC_LOC_PROT_ERR);
 
-  // The message was handed over before that: only the receiver hears of it.
+  // The message was already passed in the slot, so only the receiver gets the error.
   Scene late;
   Memory also(late.b);
   ASSERT_EQ(late.queue.post(1, also.slice(0, 100)), 0);
@@ -508,7 +509,7 @@ TEST(Xrc, QueuePairsOfOtherKindsAreNotConnected) {
   ASSERT_EQ(reliable.post(send_request(1), scene.from.slice(0, 8)), 0);
   EXPECT_EQ(reliable.next().status, IBV_WC_RETRY_EXC_ERR);
 
-  Qp to_queue(scene.a, brief);  // where the queue's messages arrive is no queue pair
+  Qp to_queue(scene.a, brief);  // messages to the queue do not arrive at a queue pair
   to_queue.connect_to(scene.queue.number());
   ASSERT_EQ(to_queue.post(send_request(1), scene.from.slice(0, 8)), 0);
   EXPECT_EQ(to_queue.next().status, IBV_WC_RETRY_EXC_ERR);
@@ -569,7 +570,7 @@ TEST(Xrc, AQueuePairIsOpenedByNumberAndGoesWithItsLastHandle) {
   wrong.qp_num = scene.queue.number();
   refused(wrong, EINVAL);
   wrong = wanted;
-  wrong.qp_num = scene.sender.number();  // another context's
+  wrong.qp_num = scene.sender.number();  // of another context
   refused(wrong, EOPNOTSUPP);
   const Domain elsewhere(scene.b);
   wrong = wanted;
@@ -577,9 +578,10 @@ TEST(Xrc, AQueuePairIsOpenedByNumberAndGoesWithItsLastHandle) {
   refused(wrong, EINVAL);
 }
 
-// ---- Many at a time, and other processes
+// ---- Many senders at the same time, and other processes
 
-/// Threads send by connections of their own to one queue; each message arrives once, in order, and says which way it came.
+/// Threads send to one queue over connections of their own. Each message arrives once, in order, with the number of its
+/// connection.
 TEST(Xrc, ManySendersAtATime) {
   constexpr std::uint32_t kSenders = 4;
   constexpr std::uint32_t kMessages = 300;
@@ -605,7 +607,7 @@ TEST(Xrc, ManySendersAtATime) {
   for (std::uint32_t by = 0; by < kSenders; ++by) {
     threads.emplace_back([&side = *sides[by], by, number] {
       for (std::uint32_t message = 0; message < kMessages; ++message) {
-        // Small ones and large ones; the first 8 bytes say whose and which.
+        // Short and long messages; the first 8 bytes have the sender and the number.
         const std::uint32_t words[] = {by, message};
         std::memcpy(side.memory.data, words, sizeof(words));
         const ibv_sge slice = side.memory.slice(0, message % 2 == 0 ? 8 : 500);
@@ -648,7 +650,7 @@ TEST(Xrc, WhatAnInitiatorHadTakenWhenItDiedIsTheNextOnes) {
   }
 }
 
-/// What a child sends its parent: a connection, and messages of `bytes` to the queue whose number it is told.
+/// A child: connects to its parent and sends messages of `bytes` to the queue whose number it gets.
 void send_for_ever(Line line, std::uint32_t bytes) {
   Node node;
   Memory memory(node, bytes);
@@ -665,7 +667,7 @@ void send_for_ever(Line line, std::uint32_t bytes) {
   }
 }
 
-/// A process that is killed while it sends neither keeps the others out nor takes receives along.
+/// A process that is killed while it sends must neither block other senders nor make receives disappear.
 void kill_in_the_middle(std::uint32_t bytes, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     Child child([bytes](Line line) { send_for_ever(line, bytes); });
@@ -686,11 +688,11 @@ void kill_in_the_middle(std::uint32_t bytes, int rounds) {
       }
     }
     child.kill();
-    for (std::uint32_t message = 0; message < 2 * kDepth; ++message) {  // each receive can be taken, and more than once
+    for (std::uint32_t message = 0; message < 2 * kDepth; ++message) {  // each receive can be taken, more than once
       ASSERT_EQ(scene.send(8), 0);
       bool sent = false;
       bool received = false;
-      // By TCP, what was sent before the end still arrives.
+      // By TCP, data that was sent before the end still arrives.
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while ((!sent || !received) && std::chrono::steady_clock::now() < end) {
         for (const ibv_wc& wc : scene.queue.poll()) {
@@ -712,7 +714,7 @@ TEST(Xrc, AnInitiatorKilledInTheMiddleOfALongMessageLeavesTheQueueWhole) {
   kill_in_the_middle(300'000, 5);
 }
 
-/// The domain of a file: the connection ends in one process, the queue is another's.
+/// A domain that belongs to a file: the connection belongs to one process, the queue to another.
 TEST(Xrc, ADomainThatProcessesShare) {
   const UniqueFd file = nameless_file();
   Child owner([&file](Line line) {

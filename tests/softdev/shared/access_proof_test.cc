@@ -1,4 +1,4 @@
-// Who may share memory with whom: as the kernel has it, not as the user's number has it.
+// Permission to share memory depends on the kernel's checks, not on the user number.
 #include "softdev/shared/access_proof.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ TEST(AccessProof, AnAnswerProvesNothingToAThirdEnd) {
   AccessProof between;
   AccessProof third;
   for (AccessProof* const end : {&one, &between, &third}) ASSERT_EQ(end->create(), 0);
-  // Who stands between has the third name the descriptor of the first, and hands its answer on.
+  // The process in the middle makes the third read the first one's descriptor, and forwards the answer.
   ASSERT_EQ(one.read_peer(getpid(), between.descriptor()), 0);
   ASSERT_EQ(third.read_peer(getpid(), one.descriptor()), 0);
   EXPECT_FALSE(one.is_proven_by(third.answer()));
@@ -66,7 +66,7 @@ TEST(AccessProof, OnlyAMemfdOfItsSizeIsRead) {
   EXPECT_EQ(proof.read_peer(0, proof.descriptor()), EPERM) << "a process that is not seen from here";
 }
 
-/// The same user, who keeps no capability. false: it has had none to give up.
+/// Drops all capabilities and keeps the user. Returns false if the process had none.
 bool give_up_capabilities() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
@@ -75,7 +75,7 @@ bool give_up_capabilities() {
   return syscall(SYS_capset, &header, sets) == 0;
 }
 
-/// What the owner of `qpn` says to a request that did not prove anything; EPIPE: nothing, and the connection has ended.
+/// The answer of the owner of `qpn` to a request without a proof. EPIPE: no answer, and the connection has ended.
 int answer_to(std::uint32_t qpn, Request request, UniqueFd& fd, std::byte& read) {
   const UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
   if (!socket || !send_packet(socket.get(), std::as_bytes(std::span(&request, 1)), std::span(&read, 1))) return errno;
@@ -85,7 +85,7 @@ int answer_to(std::uint32_t qpn, Request request, UniqueFd& fd, std::byte& read)
   return received < static_cast<ssize_t>(sizeof(answer)) ? EPIPE : answer.error;
 }
 
-/// One who is refused by the kernel tries all that the socket offers.
+/// A process to which the kernel refuses access tries all requests of the socket.
 void try_all(const Card& target) {
   std::byte read{0};
   const iovec here{&read, 1};
@@ -137,7 +137,7 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesReadsAndWritesNothing) {
   if (!tried) GTEST_SKIP() << "wants a process with capabilities: root";
 }
 
-/// A request with as many descriptors as there are in `descriptors`.
+/// Sends a request that carries `descriptors`.
 void send_with_descriptors(const UniqueFd& socket, std::span<const int> descriptors) {
   Request request;
   request.kind = RequestKind::kArena;
@@ -156,10 +156,10 @@ void send_with_descriptors(const UniqueFd& socket, std::span<const int> descript
   EXPECT_EQ(sendmsg(socket.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(request)));
 }
 
-/// Passes descriptors that nobody wants, asks and reads no answer, and holds connections.
+/// Passes unexpected descriptors, sends requests without reading the answers, and holds connections.
 std::vector<UniqueFd> hold_up(std::uint32_t qpn) {
   constexpr std::size_t kConnections = 2 * FewDescriptors::kDescriptors;
-  constexpr int kRequests = 5000;  // more than a socket has room for
+  constexpr int kRequests = 5000;  // more than a socket can hold
   const std::string name = block_socket_name(qpn >> kQpnBlockBits);
   std::vector<UniqueFd> held;
   const std::vector<int> passed(4, STDIN_FILENO);
@@ -188,7 +188,7 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing)
   Node node;
   Qp qp(node);
   int error = 0;
-  ASSERT_NE(Peer::connect(qp.number(), error), nullptr) << error;  // what is made once for all initiators is there
+  ASSERT_NE(Peer::connect(qp.number(), error), nullptr) << error;  // creates the objects that all initiators share
   const std::size_t before = open_descriptors();
   child.line().send({.qpn = qp.number()});
   const bool tried = child.line().receive().rkey != 0;
@@ -202,7 +202,8 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing)
   if (!tried) GTEST_SKIP() << "wants a process with capabilities: root";
 }
 
-/// What may not look into this process is not trusted with more than a host: the other way is refused, too.
+/// A process that may not read this process's memory is treated like another host: sharing in the opposite direction is
+/// refused, too.
 TEST(AccessProof, AnInitiatorDoesNotShareWithATargetThatMayNotLookIntoIt) {
   Child child([](Line line) {
     const bool gave_up = give_up_capabilities();
@@ -234,14 +235,14 @@ TEST(AccessProof, PeersCannotWriteTheTableOfRegistrations) {
   EXPECT_TRUE(Mapping(table.fd(), 0, bytes, true).empty());
   const std::byte one{1};
   EXPECT_EQ(pwrite(table.fd(), &one, 1, 64), -1);
-  // Opened anew, as any process of the user can do.
+  // Opened again by path, as any process of the user can do.
   const UniqueFd again(open(("/proc/self/fd/" + std::to_string(table.fd())).c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(again);
   EXPECT_TRUE(Mapping(again.get(), 0, bytes, true).empty());
   EXPECT_NE(mprotect(readable.data(), 4096, PROT_READ | PROT_WRITE), 0);
 }
 
-/// By TCP they work all the same.
+/// TCP still works between them.
 TEST(AccessProof, WhoMayNotShareMemoryIsReachedByTcp) {
   Child child([](Line line) {
     (void)give_up_capabilities();

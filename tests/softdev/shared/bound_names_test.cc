@@ -32,7 +32,7 @@ TEST(BoundNames, AreThoseThatSocketsHave) {
   EXPECT_TRUE(bound_names(kPrefix).empty());
 }
 
-/// Any user may take any name.
+/// Any user can bind any name.
 TEST(BoundNames, AreThisUsersOnly) {
   const Child child([](Line line) {
     UniqueFd name;

@@ -1,4 +1,5 @@
-// Taking away what others are using: the device waits for them, and tells whoever sleeps when they have let go.
+// Releasing resources that peers are using: the device waits for the peers, and wakes sleeping waiters when they have
+// finished.
 
 #include <atomic>
 #include <memory>
@@ -12,15 +13,15 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-// Bytes: a copy takes milliseconds. By what ThreadSanitizer makes of it, 64 MiB would take a second, beside other work several:
-// longer than the device waits for whoever copies.
+// In bytes. A copy takes milliseconds. Under ThreadSanitizer 64 MiB would take a second, and several seconds next to
+// other work: longer than the device waits for a peer that copies.
 #ifdef RDMACOMM_THREAD_SANITIZER
 constexpr std::size_t kLongWrite = 4 << 20;
 #else
 constexpr std::size_t kLongWrite = 64 << 20;
 #endif
 
-/// A WRITE of kLongWrite bytes, posted by a thread of its own, which is at work when the constructor returns.
+/// A WRITE of kLongWrite bytes, posted by a separate thread. The WRITE is in progress when the constructor returns.
 class LongWrite {
  public:
   LongWrite(Qp& initiator, Memory& from, const Memory& to) : last_(to.data[kLongWrite - 1]) {
@@ -32,7 +33,8 @@ class LongWrite {
     while (first.load() != 2) sched_yield();
   }
   ~LongWrite() { thread_.join(); }
-  /// The last byte is written last. Not: that the post has returned, which lets go of the target a moment before.
+  /// The last byte is written last. True does not mean that the post has returned; it releases the target shortly
+  /// before it returns.
   [[nodiscard]] bool has_arrived() const { return last_ == std::byte{2}; }
 
  private:
@@ -65,8 +67,8 @@ TEST(Hazards, DeregistrationWaitsForAWriteOfOnesOwn) {
   EXPECT_TRUE(write.has_arrived());
 }
 
-/// An initiator that was left behind retries into the block of a queue pair that is gone. The next queue pair must not
-/// lie there, or it would lose its initiator's flag.
+/// An abandoned initiator retries into the block of a destroyed queue pair. The next queue pair must not use the same
+/// block, or its initiator's flag would be cleared.
 TEST(Hazards, AnInitiatorLeftBehindDoesNotHarmTheNextQueuePair) {
   Node behind_node;
   Node initiator_node;
@@ -129,8 +131,8 @@ TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
   EXPECT_EQ(flushed.front().status, IBV_WC_WR_FLUSH_ERR);
 }
 
-/// An initiator comes, and the application polls, while the queue pair is on its way to the error state: a receive is either filled or
-/// flushed.
+/// An initiator starts a request, and the application polls, while the queue pair changes to the error state: each
+/// receive is either filled or flushed.
 TEST(Hazards, NoReceiveIsFlushedThatAnInitiatorMayYetFill) {
   QpShared target{};
   std::atomic<ibv_qp_state> state{IBV_QPS_RTS};
@@ -146,7 +148,7 @@ TEST(Hazards, NoReceiveIsFlushedThatAnInitiatorMayYetFill) {
   EXPECT_EQ(target.link.load(), 0U);
 }
 
-/// The serving thread of a context that is its own peer is asked for an atomic while another queue pair fails.
+/// The serving thread of a context that is its own peer gets an atomic request while another queue pair fails.
 TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
   Node node;
   Qp a(node);
@@ -176,7 +178,7 @@ TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
   EXPECT_EQ(c.next().status, IBV_WC_SUCCESS);
 }
 
-/// The thread that carries out other hosts' requests: the initiator whose turn it is may be stopped.
+/// For the thread that carries out other hosts' requests. The initiator whose turn it is may be stopped.
 TEST(ContendedHazard, AThreadThatHasOthersToServeDoesNotWait) {
   QpShared target{};
   const ContendedHazard first(target, 1);

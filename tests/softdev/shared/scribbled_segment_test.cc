@@ -1,4 +1,4 @@
-// What a peer can write in the control segment, filled as no initiator of this device does: it is checked before it is used.
+// Invalid data that a peer may write into the control segment: it is checked before it is used.
 #include <array>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kHuge = 0xffff'fff0;
 
-/// The control segment of a queue pair's process as a peer has it.
+/// The control segment of a queue pair's process, as a peer maps it.
 struct Scribbler {
   std::shared_ptr<Peer> peer;
   std::unique_ptr<RemoteQp> remote;
@@ -23,7 +23,7 @@ struct Scribbler {
     remote = peer->attach(target.number(), 0, error);
     EXPECT_NE(remote, nullptr);
   }
-  /// A message of `bytes` in the slot at `position`.
+  /// Adds a message of `bytes` in the slot at `position`.
   void publish(std::uint32_t position, std::uint32_t bytes, bool eager, std::uint8_t status = IBV_WC_SUCCESS,
                std::uint32_t shared_entry = 0) const {
     InSlot& slot = remote->view.slot(position);
@@ -33,7 +33,7 @@ struct Scribbler {
   }
 };
 
-/// A target with one receive of 16 bytes, in memory that is full of sevens.
+/// A target with one receive of 16 bytes, in memory that is filled with sevens.
 struct Target {
   Pair pair;
   Memory memory{pair.b_node};
@@ -119,7 +119,7 @@ TEST(ScribbledSegment, AMessageTakesASharedReceiveThatIsPosted) {
     scribbler.publish(0, 8, true, IBV_WC_SUCCESS, entry);
     EXPECT_TRUE(bad_target.poll().empty()) << entry;
     EXPECT_EQ(state_of(bad_target), IBV_QPS_ERR) << entry;
-    scribbler.remote->view.shared->claimed = entry + 1;  // goes back with the queue pair
+    scribbler.remote->view.shared->claimed = entry + 1;  // is returned with the queue pair
   }
   ASSERT_EQ(good.post(send_request(1), from.slice(0, 8)), 0);
   EXPECT_EQ(good.next().status, IBV_WC_SUCCESS);
@@ -140,15 +140,15 @@ TEST(ScribbledSegment, AnInitiatorStaysInsideOfWhatItMaps) {
   const Scribbler scribbler(qp);
   scribbler.remote->srq.order[0].store(kHuge);
   ASSERT_EQ(initiator.post(send_request(1), from.slice(0, 64)), 0);
-  (void)initiator.next();  // it may fail, and it ends
+  (void)initiator.next();  // may fail, but it ends
 }
 
 TEST(ScribbledSegment, AScatterListEndsWhereItsEntryDoes) {
   Target target;
   Memory from(target.pair.a_node);
   const QpView& view = target.scribbler.remote->view;
-  view.recv(0).total = 4096;  // the one slice has 16
-  // What lies behind the entry would do as a slice.
+  view.recv(0).total = 4096;  // its only slice has 16
+  // The bytes after the entry would be a valid slice.
   const ibv_sge behind = target.memory.slice(1024, 2048);
   std::memcpy(reinterpret_cast<std::byte*>(&view.recv(0)) + view.stride, &behind, sizeof(behind));
   ASSERT_EQ(target.pair.a.post(send_request(1), from.slice(0, 1024)), 0);
@@ -156,7 +156,7 @@ TEST(ScribbledSegment, AScatterListEndsWhereItsEntryDoes) {
   EXPECT_TRUE(target.unchanged_from(16));
 }
 
-/// What an initiator of this device does not ask of the serving thread.
+/// Requests that an initiator of this device never sends to the serving thread.
 TEST(ScribbledSegment, AtomicsAreAlignedAndNothingHasNoLength) {
   Pair pair;
   Memory memory(pair.b_node, 4096, kAllRemote, true);

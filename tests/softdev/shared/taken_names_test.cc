@@ -1,4 +1,4 @@
-// Another user of the host takes the names that queue pairs are found by.
+// Another user of the host takes the names by which queue pairs are found.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-/// Takes all names there are until it is told to end.
+/// Takes all possible names until it is told to end.
 void take_all_names(Line line) {
   const rlimit enough{kQpnBlocks + 64, kQpnBlocks + 64};
   std::vector<UniqueFd> names;
@@ -62,7 +62,7 @@ TEST(TakenNames, KeepNobodyFromMakingQueuePairs) {
   if (!why_not.empty()) GTEST_SKIP() << why_not;
 }
 
-/// Another user has, for a domain and a group, the names that this user's processes know each other by.
+/// Another user has taken the names, for a domain and a group, by which this user's processes find each other.
 TEST(TakenNames, MakeNobodyAMemberAndKeepNobodyOut) {
   const UniqueFd file = nameless_file();
   struct stat what {};

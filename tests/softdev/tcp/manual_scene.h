@@ -1,4 +1,4 @@
-// manual_scene.h - a queue pair whose peer on another host is the test itself, which so decides what comes when.
+// manual_scene.h - a queue pair whose peer on another host is played by the test, which decides what to send and when.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct ManualScene {
   ManualPeer peer;
   Qp qp;
   UniqueFd connection;
-  TcpGreeting greeting;  // its first
+  TcpGreeting greeting;  // the queue pair's first
 
   explicit ManualScene(const QpSettings& settings = {}) : qp(node, settings) {
     qp.connect_to(peer.number);
@@ -36,7 +36,7 @@ struct ManualScene {
     EXPECT_EQ(recv(connection.get(), &next, sizeof(next), MSG_PEEK), 1);
     return next == FrameKind::kAnswer;
   }
-  /// Its next request, which is a SEND of 8 bytes.
+  /// Returns the queue pair's next request, which must be a SEND of 8 bytes.
   [[nodiscard]] TcpRequest next_request() const {
     while (is_answer()) (void)hear<TcpAnswer>(connection);
     const auto request = hear<TcpRequest>(connection);
@@ -57,7 +57,7 @@ struct ManualScene {
     answer.length = length;
     say(connection, answer);
   }
-  /// A SEND of ours, so many of its being done.
+  /// Sends a SEND from the test, which reports `done` of the queue pair's requests as done.
   void send(std::uint32_t done = 0, std::uint8_t again = 0, std::uint32_t length = 8) const {
     TcpRequest request;
     request.opcode = IBV_WR_SEND;
@@ -68,13 +68,13 @@ struct ManualScene {
     const std::vector<std::byte> payload(length, std::byte{7});
     ASSERT_EQ(::send(connection.get(), payload.data(), length, MSG_NOSIGNAL), static_cast<ssize_t>(length));
   }
-  /// The next answer that says more than that something was carried out.
+  /// Returns the next answer that is not just a report of finished requests.
   [[nodiscard]] TcpAnswer next_news() const {
     TcpAnswer answer = next_answer();
     while (answer.kind == TcpAnswer::kDone) answer = next_answer();
     return answer;
   }
-  /// Long enough for the thread to leave the sockets to who polls.
+  /// Polls until the serving thread leaves the sockets to the polls.
   void poll_in_vain() {
     for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(qp.poll().empty()) << "after " << i << " polls";
   }

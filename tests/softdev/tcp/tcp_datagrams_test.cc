@@ -1,4 +1,4 @@
-// Datagrams by TCP, to a peer that is the test itself.
+// Datagrams by TCP, to a peer that is played by the test.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 constexpr std::uint32_t kDatagramBytes = 4096;
-constexpr std::uint32_t kDatagrams = 100;  // more than have room while there is no connection
+constexpr std::uint32_t kDatagrams = 100;  // more than can wait without a connection
 
-/// A queue pair, and the way to the peer.
+/// A queue pair, and the address of the peer.
 struct Sender {
   WireVariable variable{"tcp"};
   Node node;
@@ -40,10 +40,11 @@ struct Sender {
   }
 };
 
-/// The first packet of a connection is repeated after a second for the first time.
+/// The kernel first repeats the first packet of a connection after a second.
 TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
   Sender sender;
-  // One connection that waits to be accepted, and no room for another: the kernel loses the packets of whoever tries.
+  // One connection waits to be accepted, and no other fits in the queue: the kernel drops the packets of further
+  // clients.
   ASSERT_EQ(listen(sender.peer.listener.get(), 0), 0);
   const UniqueFd first = connect_raw(sender.peer.number);
   ASSERT_TRUE(first);
@@ -67,9 +68,9 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
 
 // ---- More senders than there is room for
 
-constexpr std::size_t kSenders = FewDescriptors::kDescriptors / 4;  // as the device has it
+constexpr std::size_t kSenders = FewDescriptors::kDescriptors / 4;  // the device's limit
 
-/// A sender of datagrams to queue pair `qpn` that is the test: somebody else each time.
+/// Connects to queue pair `qpn` as a sender of datagrams, each time a different one. The test plays it.
 UniqueFd come_as_sender(std::uint32_t qpn) {
   static std::uint32_t number = 0x700000;
   UniqueFd socket = connect_raw(qpn);
@@ -97,7 +98,7 @@ void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_
   ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
 }
 
-/// Whoever posts may hold the send queue for seconds, while it looks for a process of this host that is stopped.
+/// A posting thread may hold the send queue for seconds, while it looks for a stopped process on this host.
 TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
   Sender sender;
   sender.post(0);
@@ -106,12 +107,12 @@ TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
   welcome(its_datagrams);
   EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
   const std::scoped_lock held(SoftQp::from(sender.qp.qp.get()).as_tcp_owner()->send_lock());
-  its_datagrams.reset();  // which the send queue is to be told of
+  its_datagrams.reset();  // the send queue must be informed of it
   const UniqueFd other = come_as_sender(sender.qp.number());
   EXPECT_TRUE(other);
 }
 
-/// While it is asked whether a peer's greeting is its own, unknown clients come, more than are let in at a time.
+/// While peers are asked to confirm their greetings, more unknown clients connect than are accepted at a time.
 TEST(TcpUnknownClients, DoNotThrowOutWhoIsExpected) {
   constexpr std::size_t kExpected = 10;
   constexpr std::size_t kUnknownClients = kSenders + kExpected;
@@ -143,7 +144,7 @@ TEST(TcpUnknownClients, DoNotThrowOutWhoIsExpected) {
   std::vector<UniqueFd> unknown_clients(kUnknownClients);
   for (UniqueFd& one : unknown_clients) one = connect_raw(qps[0]->number());
   const UniqueFd last = connect_raw(qps[0]->number());
-  say(last, std::uint64_t{0});  // no greeting
+  say(last, std::uint64_t{0});  // not a greeting
   EXPECT_EQ(welcome_of(last), Welcome::kRefused) << "all before it have been let in";
   for (const UniqueFd& question : questions) welcome(question);
   for (const UniqueFd& one : expected) EXPECT_EQ(welcome_of(one), Welcome::kYes);
@@ -154,7 +155,7 @@ bool is_over(const UniqueFd& socket) {
   return poll(&end, 1, 0) != 0;
 }
 
-/// A queue pair that has receives, and who sends to it.
+/// A queue pair with receives, and its senders.
 struct DatagramReceiver {
   static constexpr std::uint32_t kReceives = 512;
   WireVariable variable{"tcp"};
@@ -195,7 +196,7 @@ TEST(TcpSenders, UnknownClientsTakeOnlySoManyDescriptors) {
   receiver.expect_datagrams(1);
 }
 
-/// Any user of this host may connect, and say any address.
+/// Any user of this host may connect and claim any address.
 TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
   DatagramReceiver receiver;
   const UniqueFd sender = come_as_sender(receiver.qp.number());
@@ -207,7 +208,7 @@ TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
   address.source = gid_at(receiver.node, 1);
   send_datagram(sender, 9, kUd.qkey, address);
   address.is_global = 0;
-  address.source_lid = 0x1234;  // of no device here
+  address.source_lid = 0x1234;  // no device here has it
   send_datagram(sender, 10, kUd.qkey, address);
   address.source_lid = 0;
   send_datagram(sender, 11, kUd.qkey, address);
@@ -215,7 +216,7 @@ TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
   EXPECT_EQ(receiver.qp.next().byte_len, sizeof(ibv_grh) + 11);
 }
 
-/// They share no memory, but an address handle to this host does not say whose process the target is.
+/// Their processes share no memory, and an address handle to this host does not say which process has the target.
 TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
@@ -233,7 +234,7 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
       ASSERT_EQ(qp.post(datagram(i, here, target.qpn), memory.slice(0, 7 + i)), 0);
       EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
     }
-    (void)line.receive();  // they have come
+    (void)line.receive();  // they have arrived
   });
   Node node;
   const Memory memory(node, 2 * kDatagramBytes);
@@ -258,7 +259,7 @@ TEST(TcpSenders, UnknownClientsDoNotDisplaceWhoHasTheKey) {
   receiver.expect_datagrams(friends.size());
 }
 
-/// What is sent before one goes is received, whoever comes then.
+/// Datagrams from before a disconnect are received, whatever later clients do.
 TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
   DatagramReceiver receiver;
   constexpr std::size_t kMany = 4 * kSenders;
@@ -272,9 +273,9 @@ TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
   receiver.expect_datagrams(senders.size());
 }
 
-/// Whose datagram waits for a receive is not sent away.
+/// A sender whose datagram waits for a receive is not disconnected.
 TEST(TcpSenders, WhoseDatagramWaitsStays) {
-  constexpr std::chrono::milliseconds kWaits{200};  // it does so for 250 ms
+  constexpr std::chrono::milliseconds kWaits{200};  // shorter than the 250 ms for which it waits
   for (int attempt = 0; attempt < 100; ++attempt) {
     DatagramReceiver receiver(0);
     const auto begin = std::chrono::steady_clock::now();
@@ -315,7 +316,7 @@ TEST(TcpSenders, LongDatagramsBehindShortOnesAndBeforeThem) {
   for (const std::uint32_t first : {0U, 100U, 416U, 417U, 1000U, 4096U}) {
     const UniqueFd sender = come_as_sender(receiver.qp.number());
     for (const std::uint32_t bytes : {first, 4096U, 0U, 4096U, 1U}) {
-      send_datagram(sender, bytes, kUd.qkey + 1);  // nobody's
+      send_datagram(sender, bytes, kUd.qkey + 1);  // refused: wrong key
       send_datagram(sender, bytes);
       const ibv_wc wc = receiver.qp.next();
       ASSERT_EQ(wc.status, IBV_WC_SUCCESS);

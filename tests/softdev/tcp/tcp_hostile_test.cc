@@ -1,5 +1,5 @@
-// A peer on another host that does not follow the protocol: whatever numbers it sends, the queue pair ends the connection and the
-// process goes on. The peer here is the test itself.
+// A peer on another host that violates the protocol: whatever numbers it sends, the queue pair ends the connection and
+// the process continues. The test plays the peer.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,11 +18,11 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// More than a connection has under way: a message of that many bytes is sent in part until its target reads.
+/// More bytes than a connection can hold: such a message is sent in part until its target reads.
 constexpr std::size_t kEndless = 64U << 20;
 constexpr std::uint32_t kShort = 8;
 
-/// Short WRITEs, and a long one behind them of which a part is sent.
+/// Short WRITEs, followed by a long one of which a part is sent.
 struct HalfSent : ManualScene {
   Memory large{node, kEndless};
 
@@ -33,9 +33,9 @@ struct HalfSent : ManualScene {
   void post_write(std::size_t bytes) {
     ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 4, 0, 0), large.slice(0, bytes)), 0);
   }
-  /// Reads to the end of the connection, and past the long message.
+  /// Reads past the long message to the end of the connection.
   void expect_the_end() { EXPECT_TRUE(ends(connection)); }
-  /// Where the connection has ended already, that is all right.
+  /// Sends an answer; the connection may already have ended.
   void answer(std::uint32_t done, TcpAnswer::Kind kind = TcpAnswer::kDone) const {
     TcpAnswer answer;
     answer.done = done;
@@ -49,7 +49,7 @@ struct HalfSent : ManualScene {
     while (got > 0);
     return got == 0 || errno == ECONNRESET;
   }
-  /// Or less, where the connection ends before.
+  /// Reads all posted data, or less if the connection ends before.
   void read_all_that_was_posted() const {
     std::vector<std::byte> all((kShort + 1) * sizeof(TcpRequest) + kShort * 8 + kEndless);
     (void)recv(connection.get(), all.data(), all.size(), MSG_WAITALL);
@@ -62,7 +62,8 @@ TEST(TcpHostile, NothingIsSentAgainForATargetThatDidNotWait) {
   scene.expect_the_end();
 }
 
-/// The requests that are to be sent again are taken for done meanwhile, so that their numbers lie before all that are kept.
+/// Requests that are to be sent again are reported as done meanwhile. So their numbers are lower than all numbers that
+/// are kept.
 TEST(TcpHostile, NumbersBeforeAllThatAreKeptDoNotCrash) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kReady);
@@ -72,7 +73,7 @@ TEST(TcpHostile, NumbersBeforeAllThatAreKeptDoNotCrash) {
   scene.expect_the_end();
 }
 
-/// What is to be sent again from its beginning is not done before that.
+/// A request that must be sent again from its beginning cannot be done before that.
 TEST(TcpHostile, NothingIsDoneBetweenTheWordToSendAgainAndThat) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kNotReady);
@@ -98,7 +99,7 @@ TEST(TcpHostile, WhatIsSentAgainIsSentFromTheSameNumberOn) {
   const auto again = hear<TcpRequest>(scene.connection);
   EXPECT_EQ(again.again, 1U);
   EXPECT_EQ(again.length, 8U);
-  scene.answer(1);  // less than it has said already
+  scene.answer(1);  // less than it has already reported
   scene.expect_the_end();
 }
 
@@ -149,11 +150,11 @@ TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
   }
 }
 
-/// An unknown client that was refused: its data is not read for long.
+/// A refused unknown client: its data is read only for a short time.
 TEST(TcpHostile, AnUnknownClientThatWasRefusedIsCutOff) {
   const ManualScene scene;
   const UniqueFd unknown = connect_raw(scene.qp.number());
-  say(unknown, std::uint64_t{0});  // no greeting
+  say(unknown, std::uint64_t{0});  // not a greeting
   EXPECT_EQ(welcome_of(unknown), Welcome::kRefused);
   const std::vector<std::byte> more(1U << 20);
   std::size_t megabytes = 0;
@@ -161,7 +162,7 @@ TEST(TcpHostile, AnUnknownClientThatWasRefusedIsCutOff) {
   EXPECT_LT(megabytes, 64U);
 }
 
-/// A queue pair of this host's may hold its send queue for seconds, while it looks for a process that is stopped.
+/// A queue pair of this host may hold its send queue for seconds, while it looks for a stopped process.
 TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
   ManualScene scene;
   Qp busy(scene.node);
@@ -178,7 +179,7 @@ TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
   }
 }
 
-/// A hundred targets that say what comes to their mind.
+/// A hundred targets that send random numbers.
 TEST(TcpHostile, AnyNumbersEndInOrder) {
   constexpr unsigned kTargets = 100;
   const std::array<std::uint32_t, 12> numbers{0, 1, 2, 3, 4, 7, 8, 9, 1009, 0x7fffffff, 0x80000000, 0xffffffff};

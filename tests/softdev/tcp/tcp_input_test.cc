@@ -1,4 +1,4 @@
-// What is read from a connection of which nothing is wanted any more.
+// Reading from a connection whose data is no longer needed.
 #include "softdev/tcp/tcp_input.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(TcpInput, WhoSendsWithoutEndIsReadAPieceAtATime) {
   EXPECT_FALSE(input.linger());
 }
 
-/// A process may have thousands of connections, most of which carry little.
+/// A process may have thousands of connections, most of which carry little data.
 TEST(TcpInput, TheBufferGrowsWithWhatComesByOneRead) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);

@@ -1,5 +1,6 @@
-// Between hosts one connection carries the requests of both ends, and the answers to them. What a peer reacts to is completed before
-// what it sends then, as with a NIC. The peer here is the test itself, so it decides what comes when.
+// Between hosts one connection carries the requests of both ends, and the answers to them. As with a NIC, a request
+// completes before a message that the peer has sent in reaction to it arrives. The test plays the peer, so it decides
+// what is sent and when.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithIt) {
   scene.post();
   EXPECT_EQ(scene.next_request().done, 0U);
   scene.send(1);
-  // A completion queue says nothing of the order of two queues; but where the message is there, so is the completion.
+  // Completions of two queues may come in any order. But if the message has arrived, the completion must be available,
+  // too.
   const ibv_wc first = scene.qp.next();
   const ibv_wc second = first.opcode == IBV_WC_RECV ? scene.qp.poll(1).at(0) : scene.qp.next();
   EXPECT_EQ(first.opcode + second.opcode, IBV_WC_SEND + IBV_WC_RECV);
@@ -30,7 +32,7 @@ TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithIt) {
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
 }
 
-/// A READ is not done before its bytes are here, whatever is said.
+/// A READ is not done before its data has arrived, whatever the peer reports.
 TEST(TcpOrder, WhoPassesAReadOverDoesNotFollowTheProtocol) {
   ManualScene scene;
   ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_READ, 4, 0, 0), scene.memory.slice(256, 8)), 0);
@@ -69,7 +71,7 @@ TEST(TcpOrder, ARequestSaysWhatWasCarriedOut) {
   EXPECT_EQ(first.done, 1U) << "in an answer, or in the request";
 }
 
-/// Once it has failed, nothing that it still owes is waited for: the peer hears of the end.
+/// A failed queue pair does not wait for anything that it still owes: the peer is informed of the end.
 TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
   ManualScene scene;
   scene.post();
@@ -79,7 +81,7 @@ TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
   EXPECT_EQ(scene.next_answer().kind, TcpAnswer::kUnreachable);
 }
 
-/// An unreliable queue pair goes on after a fault of its own, and its peer has not counted the request that never went out.
+/// An unreliable queue pair continues after a local error. Its peer has not counted the request that was never sent.
 TEST(TcpOrder, ARequestThatNeverWentOutHasNoNumber) {
   const WireVariable variable("tcp");
   const QpSettings unreliable{.type = IBV_QPT_UC};
@@ -98,7 +100,8 @@ TEST(TcpOrder, ARequestThatNeverWentOutHasNoNumber) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
 }
 
-/// A message whose memory goes while it is sent cannot be finished, and no other request's bytes take the place of its own.
+/// If a message's memory is unmapped while it is sent, it cannot be finished, and no other request's data may be sent
+/// in its place.
 TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
   constexpr std::size_t kLong = 32U << 20;
   constexpr std::size_t kNext = 12U << 20;
@@ -109,7 +112,7 @@ TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
   ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_WRITE, 4, 0, 0), gone.slice(0, kLong)), 0);
   ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_WRITE, 5, 0, 0), next.slice(0, kNext)), 0);
   EXPECT_EQ(hear<TcpRequest>(scene.connection).length, kLong);
-  std::vector<std::byte> rest(kLong);  // before: it is not to get that memory
+  std::vector<std::byte> rest(kLong);  // allocated before munmap, to not reuse that memory
   munmap(gone.data, gone.size);
   EXPECT_LT(recv(scene.connection.get(), rest.data(), rest.size(), MSG_WAITALL), static_cast<ssize_t>(kLong));
   EXPECT_EQ(std::ranges::count(rest, std::byte{7}), 0);
@@ -120,7 +123,7 @@ TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
   gone.data = nullptr;
 }
 
-/// An answer may wait until the application looks again. It is not to wait for that for ever.
+/// An answer may be delayed until the application polls again, but not forever.
 TEST(TcpOrder, AMessageIsAnsweredThoughNobodyPollsAgain) {
   ManualScene scene;
   scene.poll_in_vain();

@@ -1,4 +1,4 @@
-// How much one end of a connection keeps of what the other end does not read.
+// The amount of data that one end of a connection keeps while the peer does not read.
 #include "softdev/tcp/tcp_output.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ TcpAnswer answer(TcpAnswer::Kind kind) {
   return answer;
 }
 
-/// All that a peer may have asked for that waits for its answers, and what a message without receive brings besides.
+/// The answers to all requests that a peer may have outstanding, and the additional answers for a message without a
+/// receive.
 void answer_as_many_as_may_be_asked_for(TcpOutput& output) {
   for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kOutputBytes);
   output.say(answer(TcpAnswer::kNotReady));
@@ -60,7 +61,7 @@ TEST(TcpOutput, HowMuchIsUnsentDoesNotDependOnWhatWentBefore) {
   for (int i = 0; i < 100'000; ++i) {
     output.respond(kOutputBytes);
     output.respond(kOutputBytes);
-    output.sent(kAnswer);  // one of the two stays
+    output.sent(kAnswer);  // one of the two remains
     ASSERT_FALSE(output.is_flooded()) << i;
     output.sent(kAnswer - 1);
     output.sent(1);
@@ -110,7 +111,7 @@ TEST(TcpOutput, WhatIsDoneIsSaidOnceHoweverOftenItIsSaid) {
   std::memcpy(&said, output.bytes().data(), sizeof(said));
   EXPECT_EQ(said.kind, TcpAnswer::kDone);
   EXPECT_EQ(said.done, 1000U);
-  output.sent(1);  // that one is on its way
+  output.sent(1);  // that one is being sent
   output.one_is_done();
   output.say_done();
   EXPECT_EQ(output.bytes().size(), 2 * sizeof(TcpAnswer) - 1);

@@ -1,4 +1,4 @@
-// The place of a dead peer: another process that takes its port is not taken for it.
+// A process that takes a dead peer's port is not taken for the peer.
 #include "softdev/tcp/tcp_pairing.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(TcpPairing, EachPeerIsShownASecretOfItsOwn) {
   EXPECT_NE(pairing.own(), first);
 }
 
-/// A queue pair whose peer, the test, connects.
+/// A queue pair that waits for its peer, played by the test, to connect.
 struct Called {
   WireVariable variable{"tcp"};
   Node node;
@@ -57,7 +57,7 @@ struct Called {
     qp.connect_to(peer.number);
     call = peer.accept();
   }
-  /// Connects as the peer does, with this secret; the question that follows.
+  /// Connects as the peer does, with this secret. Returns the connection on which the device asks for confirmation.
   UniqueFd greet(UniqueFd& connection, const TcpSecret& secret) {
     connection = connect_raw(qp.number());
     TcpGreeting greeting;
@@ -70,7 +70,7 @@ struct Called {
     say(connection, greeting);
     return next_question();
   }
-  /// The same; the question is answered by yes.
+  /// Connects like greet(), and confirms.
   TcpWelcome connect(UniqueFd& connection, const TcpSecret& secret) {
     const UniqueFd question = greet(connection, secret);
     EXPECT_EQ(welcome(question), 0);
@@ -78,7 +78,7 @@ struct Called {
   }
 
  private:
-  /// Between the calls of a queue pair that waits for its peer.
+  /// Skips the calls that a queue pair makes while it waits for its peer.
   [[nodiscard]] UniqueFd next_question() const {
     for (;;) {
       UniqueFd socket = peer.accept();
@@ -139,7 +139,7 @@ TEST(TcpPairing, TheTargetItselfIsGivenRequestsAgain) {
   EXPECT_EQ(scene.next_request().opcode, IBV_WR_SEND);
 }
 
-/// The peer's connection is one of its life before, too, and ends with that: what is sent there is lost.
+/// The peer's previous connection ends with the RESET, and data sent on it is lost.
 TEST(TcpPairing, AGreetingOfTheLifeBeforeIsNotWelcomedInTheNext) {
   Called scene;
   UniqueFd before;
@@ -153,7 +153,7 @@ TEST(TcpPairing, AGreetingOfTheLifeBeforeIsNotWelcomedInTheNext) {
   EXPECT_EQ(scene.connect(next, kPeers).answer, Welcome::kYes);
 }
 
-/// A process of an older version is told so at once, in the twelve bytes that it reads.
+/// A process of an older version gets a refusal at once, in the twelve bytes that it reads.
 TEST(TcpPairing, AnOlderVersionIsRefused) {
   Called scene;
   const UniqueFd older = connect_raw(scene.qp.number());

@@ -1,5 +1,5 @@
-// Between hosts who polls asks the sockets himself, and epoll is told of nothing meanwhile. When that ends, nothing may be lost of
-// what comes then, or could not be sent before.
+// Between hosts, a polling thread reads the sockets itself, and epoll does not watch them meanwhile. When polling ends,
+// later data must not be lost, nor data that could not be sent before.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,7 +20,8 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// What comes wakes the thread, unless the poll finds it first: then it sees that there are polls. So many messages come.
+/// An incoming message wakes the serving thread unless a poll finds it first. If polls find messages, the thread leaves
+/// the sockets to them. This number of messages is enough for that.
 constexpr std::uint32_t kMessages = 20;
 template <typename Between>
 void be_left_to_polls(ManualScene& scene, const Between& between) {
@@ -41,7 +42,7 @@ TEST(TcpPolling, WhatComesWhenItHasEndedIsCarriedOut) {
   while (scene.next_answer().done != kMessages + 1) continue;
 }
 
-/// More than sockets take: the rest goes when there is room, and by then only epoll tells of that.
+/// More data than sockets can hold: the rest is sent when there is room, and by then only epoll reports that.
 TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
   constexpr std::size_t kMuch = 64U << 20;
   ManualScene scene;
@@ -57,16 +58,16 @@ TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
     ASSERT_EQ(std::memcmp(part.data(), memory.data + done, part.size()), 0);
     done += part.size();
   };
-  // Whoever reads nothing for kVanishedAfter has vanished, and all those polls may take longer.
+  // A peer that reads nothing for kVanishedAfter counts as vanished, and all those polls may take longer.
   ASSERT_NO_FATAL_FAILURE(be_left_to_polls(scene, read_on));
   while (done < kMuch) ASSERT_NO_FATAL_FAILURE(read_on());
 }
 
-/// A signal handler that ends the process interrupts the thread that polls, nearly always while that has a lock.
+/// A signal handler that ends the process interrupts the polling thread, nearly always while it holds a lock.
 TEST(TcpPolling, AHandlerThatInterruptsAPollCanEndTheProcess) {
   constexpr int kTimes = 4;
   const auto end = [] {
-    alarm(30);  // for one that never ends
+    alarm(30);  // in case it never ends
     const WireVariable variable("tcp");
     Pair pair;
     struct sigaction action {};

@@ -1,4 +1,4 @@
-// The ports that go with queue pair numbers: whose they are, and since when.
+// The TCP ports that belong to queue pair numbers, and the processes that hold them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -26,8 +26,8 @@ using rdmacomm::testing::OwnNetwork;
 
 constexpr QpSettings kDatagrams{.type = IBV_QPT_UD};
 
-/// A socket at the port of `qpn`, of all addresses or of the loopback interface alone, by somebody who does not mind sharing it.
-/// Not valid, and errno.
+/// Binds a socket to the port of `qpn`, on all addresses or only on the loopback interface, with SO_REUSEADDR. On
+/// failure the result is not valid, and errno is set.
 UniqueFd squat(std::uint32_t qpn, bool everywhere = true) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -47,7 +47,7 @@ void expect_a_message_arrives(Pair& pair) {
   EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
 }
 
-/// In a network of its own, somebody has ports, and may listen at them.
+/// In a network of its own, the test occupies ports, and may listen on them.
 class TcpSquatters : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ class TcpSquatters : public ::testing::Test {
     if (setrlimit(RLIMIT_NOFILE, &raised) != 0) GTEST_SKIP() << "no leave for " << raised.rlim_cur << " descriptors";
   }
   void TearDown() override { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0); }
-  /// Each `step`th, and listens at each `listens`th of these.
+  /// Takes each `step`th port, and listens on each `listens`th of these.
   void take_each(std::uint32_t step, std::size_t listens) {
     for (std::uint32_t block = 1; block < kQpnBlocks; block += step) {
       squatters.push_back(squat(block << kQpnBlockBits));
@@ -75,7 +75,7 @@ class TcpSquatters : public ::testing::Test {
 TEST_F(TcpSquatters, NumbersWhosePortSomebodyElseHasAreNotTaken) {
   take_each(2, 2);
   const WireVariable variable("tcp");
-  for (int i = 0; i < 8; ++i) {  // by chance, all of them once in 65,536 times
+  for (int i = 0; i < 8; ++i) {  // random: all occupied once in 65,536 runs
     Pair pair;
     expect_a_message_arrives(pair);
   }
@@ -129,7 +129,8 @@ TEST(TcpPorts, GoWithTheDevice) {
 TEST(TcpPorts, AreNotTakenWhereAllGoesByMemory) {
   const WireVariable variable("memory");
   bool is_free = false;
-  for (int attempt = 0; !is_free && attempt < 20; ++attempt) {  // somebody else's connections may just have ended there
+  // another process's connections may just have ended there
+  for (int attempt = 0; !is_free && attempt < 20; ++attempt) {
     Node node;
     const Qp qp(node);
     is_free = squat(qp.number()).valid();
@@ -137,8 +138,8 @@ TEST(TcpPorts, AreNotTakenWhereAllGoesByMemory) {
   EXPECT_TRUE(is_free);
 }
 
-/// Whether a connection to this address comes about, once one to the loopback interface has: that of this host to itself is made, or
-/// not, while connect() is called.
+/// Whether a connection to this address succeeds. Waits for a later connection to the loopback interface: connections
+/// of this host to itself succeed or fail during connect().
 bool is_reached_at(std::uint32_t qpn, const char* text) {
   const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address = loopback_port_of(qpn);
@@ -167,7 +168,8 @@ TEST_F(TwoAddresses, AConnectedQueuePairIsReachedAtItsOwnAddressOnly) {
   EXPECT_TRUE(is_reached_at(pair.a.number(), "10.9.1.1")) << "senders of datagrams may be anywhere";
 }
 
-/// Some systems let only root have connections filtered: others are closed at once then.
+/// On some systems only root may filter connections. There, connections to other addresses are accepted and closed at
+/// once.
 TEST(TcpPorts, AUserWithoutPrivilegesIsReachedAtItsOwnAddressOnly) {
   constexpr uid_t kNobody = 65534;
   Child user([](Line) {
@@ -235,7 +237,7 @@ TEST(TcpAddresses, AnIpv6AddressIsComparedWhole) {
   }
 }
 
-/// The thread that connects it may be in another network than the one that has made it.
+/// The thread that connects a queue pair may be in another network namespace than the thread that created it.
 TEST(TcpPorts, AQueuePairIsReachedWhereItIsConnected) {
   const WireVariable variable("tcp");
   Node node;

@@ -1,4 +1,4 @@
-// tcp_raw_client.h - soft0's protocol between hosts, spoken by hand: by an unknown client, or by a peer that is slow or wrong.
+// tcp_raw_client.h - soft0's protocol between hosts, by hand: as an unknown client, or as a slow or wrong peer.
 #pragma once
 
 #include <arpa/inet.h>
@@ -20,12 +20,12 @@
 
 namespace rdmacomm::softdev::test {
 
-/// What contexts opened while it lives find in the variable.
+/// Sets the variable for contexts that are opened while it lives.
 struct WireVariable : rdmacomm::testing::EnvironmentVariable {
   explicit WireVariable(const char* value) : EnvironmentVariable(kTcpVariable, value) {}
 };
 
-/// What is sent goes at once; who waits at `socket` for longer than this gets an error.
+/// Data is sent without delay, and a receive that waits longer than this returns an error.
 inline void prepare(const UniqueFd& socket) {
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -41,7 +41,7 @@ inline sockaddr_in loopback_port_of(std::uint32_t qpn) {
   return address;
 }
 
-/// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
+/// Connects to the port of queue pair `qpn` and knows the protocol. Not valid if no process listens.
 inline UniqueFd connect_raw(std::uint32_t qpn) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = loopback_port_of(qpn);
@@ -55,7 +55,7 @@ void say(const UniqueFd& socket, const Message& message) {
   ASSERT_EQ(send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
 }
 
-/// The next message; all zero where there is none.
+/// Returns the next message; all zero if none arrives.
 template <typename Message>
 Message hear(const UniqueFd& socket) {
   Message message;
@@ -64,22 +64,22 @@ Message hear(const UniqueFd& socket) {
   return message;
 }
 
-/// To who has greeted.
+/// Accepts a greeting.
 inline void welcome(const UniqueFd& socket) {
   TcpWelcome yes;
   yes.answer = Welcome::kYes;
   say(socket, yes);
 }
 
-/// The answer to a greeting; kRefused where there is none.
+/// The answer to a greeting; kRefused if none arrives.
 inline Welcome welcome_of(const UniqueFd& socket) {
   TcpWelcome welcome;
   const ssize_t got = recv(socket.get(), &welcome, sizeof(welcome), MSG_WAITALL);
   return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
 }
 
-/// The answer to somebody who is expected, once the device has asked back whether it is the peer. While it asks for another connection, as
-/// for the peer's own, it answers "not yet".
+/// The answer to an expected peer, after the device has asked for confirmation. While the device asks another
+/// connection, as for the peer's own, it answers "not yet".
 inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting) {
   Welcome answer = Welcome::kNotYet;
   while (answer == Welcome::kNotYet) {
@@ -90,20 +90,20 @@ inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting)
   return answer;
 }
 
-/// Whether the other end closes, having said nothing more.
+/// Whether the peer closes the connection without sending anything more.
 inline bool is_closed(const UniqueFd& socket) {
   std::byte byte{};
   const ssize_t got = recv(socket.get(), &byte, 1, 0);
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
-/// A queue pair number whose port is the test's, which is so the peer.
+/// A queue pair number whose port belongs to the test, which therefore is the peer.
 struct ManualPeer {
   std::uint32_t number = 0;
-  UniqueFd name;  // of the block: no device gives its numbers out
+  UniqueFd name;  // of the block: no device uses its numbers
   UniqueFd listener;
 
-  /// Greater than all that other queue pairs have, or less.
+  /// Its number is less than all other queue pair numbers, or greater.
   enum class Place { kFirst, kLast };
 
   explicit ManualPeer(Place place = Place::kLast) {

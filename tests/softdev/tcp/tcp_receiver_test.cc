@@ -1,5 +1,6 @@
-// Between hosts a message that finds no receive must not keep from its queue pair what comes behind it: the answers to its own
-// requests. It is put aside, or thrown away, with all requests behind it, and they come again. And the other side of that.
+// Between hosts, a message without a posted receive must not block the data after it, which contains the answers to the
+// queue pair's own requests. The message is kept or dropped, and all requests after it are dropped; the peer sends them
+// again. Also tests the sender's part of this.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kLongSend = 64 * 1024;
 
-/// One that waits for a receive behind two that have one, and another behind it.
+/// Two messages with receives, then one that waits for a receive, and another one after it.
 struct Waiting : ManualScene {
   Waiting() {
     for (int i = 0; i < 4; ++i) send();
@@ -42,7 +43,7 @@ TEST(TcpReceiver, AShortMessageIsPutAsideAndWhatCameBehindItComesAgain) {
   EXPECT_EQ(answer.kind, TcpAnswer::kReady);
   EXPECT_EQ(answer.done, 3U);
   ASSERT_EQ(scene.qp.post_recv(scene.memory.slice(0, 64), 4), 0);
-  scene.send();  // sent before kReady was heard
+  scene.send();  // sent before kReady arrived
   scene.send(0, 1);
   EXPECT_EQ(scene.qp.next().wr_id, 4U);
   EXPECT_EQ(scene.next_answer().done, 4U);
@@ -73,7 +74,7 @@ TEST(TcpReceiver, WhoComesAgainUnaskedDoesNotFollowTheProtocol) {
   EXPECT_TRUE(is_closed(scene.connection));
 }
 
-/// Two requests, and the target says of the first that it waits for a receive.
+/// Sends two requests. The target answers that the first one waits for a receive.
 void send_two_without_receives(ManualScene& scene) {
   scene.post();
   scene.post();
@@ -85,9 +86,9 @@ void send_two_without_receives(ManualScene& scene) {
 TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
   ManualScene scene;
   send_two_without_receives(scene);
-  scene.send();  // once this is there, that is known
+  scene.send();  // when it arrives, kNotReady has arrived
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
-  scene.post();  // nothing goes out before kReady
+  scene.post();  // not sent before kReady
   scene.answer(0, TcpAnswer::kReady);
   EXPECT_EQ(scene.next_request().again, 1U);
   EXPECT_EQ(scene.next_request().again, 0U);
@@ -96,7 +97,7 @@ TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
 }
 
-/// What it has carried out meanwhile does not come again.
+/// Requests that the target has carried out meanwhile are not sent again.
 TEST(TcpReceiver, TheTargetSaysWhereToBeginAgain) {
   ManualScene scene;
   send_two_without_receives(scene);
@@ -120,7 +121,7 @@ TEST(TcpReceiver, WhoGivesUpAReceiverThatIsNotReadyEndsTheConnection) {
   EXPECT_TRUE(is_closed(scene.connection)) << "it must not be carried out later";
 }
 
-/// More than the connection takes, both ways, and nobody receives yet.
+/// More data than the connection can hold, in both directions, and neither end has posted receives yet.
 TEST(TcpReceiver, TwoThatSendLongMessagesAtOnceWithoutReceivesDoNotBlockEachOther) {
   constexpr std::size_t kMessage = 1U << 20;
   constexpr std::uint64_t kMessages = 16;
@@ -150,7 +151,7 @@ TEST(TcpReceiver, TwoThatSendLongMessagesAtOnceWithoutReceivesDoNotBlockEachOthe
   EXPECT_EQ(std::memcmp(from.data, b_in.data, kMessage), 0);
 }
 
-// ---- Who connects
+// ---- The end that connects
 
 TEST(TcpConnecting, TheGreaterNumberDoesNotConnectToTheLesser) {
   ManualScene scene;

@@ -1,4 +1,4 @@
-// What a socket is given by one call.
+// The number of bytes that one call passes to a socket.
 #include "softdev/tcp/tcp_socket.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct BothEnds {
   }
 };
 
-/// Sends "onetwothree" in its three words.
+/// Sends "onetwothree" as three pieces.
 Moved send_words(int socket, std::size_t longest) {
   static std::array<std::string, 3> words{"one", "two", "three"};
   std::array<iovec, 3> pieces;
@@ -62,7 +62,7 @@ TEST(TcpSocket, IsGivenNoMoreThanTheLongest) {
 
 TEST(TcpSocket, ItsLongestFollowsItsCongestionControl) {
   const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  constexpr std::string_view kReno = "reno";  // each kernel has that, for everybody
+  constexpr std::string_view kReno = "reno";  // each kernel has it, for all users
   ASSERT_EQ(setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size()), 0);
   EXPECT_EQ(tcp_longest_send(socket.get()), SIZE_MAX);
   constexpr std::string_view kBbr = "bbr";

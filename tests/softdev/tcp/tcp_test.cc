@@ -1,4 +1,5 @@
-// Targets that are reached by TCP: who may connect, what an unknown client can do, and messages of all lengths.
+// Targets that are reached by TCP: the clients that may connect, the limits of unknown clients, and messages of all
+// lengths.
 #include <arpa/inet.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,10 +33,10 @@ struct TcpScene {
     greeting.initiator_qpn = connecting().number();
     greeting.target_qpn = connected().number();
     greeting.path_mtu = 4096;
-    greeting.token = 0x1234;  // nobody's
+    greeting.token = 0x1234;  // unknown
     return greeting;
   }
-  /// On one host the lesser number connects to the other.
+  /// On one host the lower number connects to the higher one.
   [[nodiscard]] const Qp& connecting() const { return pair.a.number() < pair.b.number() ? pair.a : pair.b; }
   [[nodiscard]] const Qp& connected() const { return pair.a.number() < pair.b.number() ? pair.b : pair.a; }
   void expect_it_still_works() {
@@ -101,10 +102,10 @@ TEST(TcpUnknownClients, ANumberThatNoQueuePairHasIsRefused) {
   scene.expect_it_still_works();
 }
 
-/// Who comes while there is no descriptor for him is let in once there is one again.
+/// A client that connects while no descriptor is free is accepted once one is free again.
 TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
   TcpScene scene;
-  // Connected both ways: nothing that is still being set up takes the last descriptor.
+  // Connected in both directions, so that no connection in progress takes the last descriptor.
   scene.expect_it_still_works();
   ASSERT_EQ(scene.pair.a.post_recv(scene.a_memory.slice(0, 64), 3), 0);
   ASSERT_EQ(scene.pair.b.post(send_request(4), scene.b_memory.slice(0, 64)), 0);
@@ -115,11 +116,11 @@ TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
   UniqueFd last(dup(0));
   ASSERT_TRUE(last);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // the last that connect_raw() takes
+  none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // connect_raw() takes the last one
   last.reset();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   const UniqueFd unknown = connect_raw(scene.connected().number());
-  for (int i = 0; i < 100; ++i) (void)scene.pair.b.poll();  // looks who is there, too
+  for (int i = 0; i < 100; ++i) (void)scene.pair.b.poll();  // also looks for clients
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(unknown);
   TcpGreeting question = scene.greeting();
@@ -129,7 +130,7 @@ TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
   scene.expect_it_still_works();
 }
 
-/// A message that is refused once it is there whole does not take anything of the next with it.
+/// A message that is refused after it has arrived completely does not affect the next one.
 TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
   constexpr std::size_t kLong = 1U << 20;
   const WireVariable variable("tcp");
@@ -141,7 +142,7 @@ TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
   ASSERT_EQ(pair.b.post_recv(to.slice(0, kLong), 2), 0);
   ibv_send_wr invalidate = send_request(1);
   invalidate.opcode = IBV_WR_SEND_WITH_INV;
-  invalidate.invalidate_rkey = 12345;  // nothing is bound by that
+  invalidate.invalidate_rkey = 12345;  // no window has this key
   ASSERT_EQ(pair.a.post(invalidate, from.slice(0, kLong)), 0);
   ASSERT_EQ(pair.a.post(send_request(2), from.slice(0, 100)), 0);
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
@@ -151,7 +152,7 @@ TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
   EXPECT_EQ(wc.byte_len, 100U);
 }
 
-/// Datagrams come from anybody; what does not follow the protocol ends that connection, and nothing else.
+/// Any client may send datagrams. A violation of the protocol ends only that connection.
 TEST(TcpUnknownClients, RequestsThatCannotBeEndTheConnection) {
   const WireVariable variable("tcp");
   Node node;
@@ -180,9 +181,9 @@ TEST(TcpUnknownClients, RequestsThatCannotBeEndTheConnection) {
   EXPECT_TRUE(qp.poll().empty());
 }
 
-/// READs of the test's, and what they bring.
+/// READs by the test, and their data.
 struct Reads : ManualScene {
-  static constexpr std::uint32_t kMax = 64 * 1024;  // bytes of one
+  static constexpr std::uint32_t kMax = 64 * 1024;  // bytes of one READ
   Memory large{node, kMax};
   std::vector<std::byte> bytes = std::vector<std::byte>(kMax);
 
@@ -196,7 +197,7 @@ struct Reads : ManualScene {
     const auto size = static_cast<ssize_t>(all.size() * sizeof(read));
     ASSERT_EQ(::send(connection.get(), all.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
   }
-  /// false: the connection is over.
+  /// Returns false if the connection has ended.
   [[nodiscard]] bool hear_answer(std::uint32_t length) {
     TcpAnswer answer;
     if (recv(connection.get(), &answer, sizeof(answer), MSG_WAITALL) != sizeof(answer)) return false;
@@ -204,7 +205,7 @@ struct Reads : ManualScene {
   }
 };
 
-/// Answers that are not read use up memory, or would.
+/// Answers that the peer does not read would use up memory.
 TEST(TcpUnknownClients, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
   constexpr int kMany = 4000;
   for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
@@ -255,7 +256,7 @@ TEST(TcpVariable, AnotherValueOpensNoDevice) {
 
 // ---- XRC
 
-/// The greeting that the initiator at the other end of `scene` would send, but for the token.
+/// The greeting that the initiator of `scene` would send, except for the token.
 TcpGreeting greeting_of(const Scene& scene) {
   TcpGreeting greeting;
   greeting.kind = GreetingKind::kConnection;
@@ -263,7 +264,7 @@ TcpGreeting greeting_of(const Scene& scene) {
   greeting.initiator_qpn = scene.sender.number();
   greeting.target_qpn = scene.receiver.number();
   greeting.path_mtu = 4096;
-  greeting.token = 0x1234;  // nobody's
+  greeting.token = 0x1234;  // unknown
   return greeting;
 }
 
@@ -280,7 +281,7 @@ TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
   EXPECT_EQ(scene.queue.next().wr_id, 1U);
 }
 
-/// A shared receive queue has a number as queue pairs have, and takes messages from anybody, on this host alone.
+/// A shared receive queue has a number like queue pairs, and accepts messages from any client, but only on this host.
 TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
   const WireVariable variable("tcp");
   Scene scene;
@@ -297,8 +298,8 @@ TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
   }
 }
 
-/// Where initiators take turns, one of another host stands there under the number of the queue pair of this host that it is
-/// connected to: its own may be somebody else's here.
+/// If initiators take turns, an initiator of another host uses the number of the local queue pair that it is connected
+/// to. Its own number may belong to another queue pair on this host.
 TEST(TcpXrc, AnInitiatorOfAnotherHostIsAtTheQueueAsTheQueuePairThatItIsConnectedTo) {
   LocalEnd end;
   end.qpn = 0x111111;
@@ -319,7 +320,7 @@ class TcpSizes : public ::testing::TestWithParam<bool> {
   Memory target{pair.b_node, kMax, kAllRemote, GetParam()};
 
   void SetUp() override { source.fill(7); }
-  /// In three slices of uneven lengths, but for the shortest.
+  /// Three slices of unequal lengths, except for the shortest messages.
   static std::vector<ibv_sge> slices(const Memory& memory, std::size_t bytes) {
     if (bytes < 3) return {memory.slice(0, bytes)};
     const std::size_t first = bytes / 3;
@@ -370,7 +371,7 @@ TEST_P(TcpSizes, Read) {
   }
 }
 
-/// Both directions at once, more than the sockets take: nobody waits for the other to read.
+/// Both directions at the same time, with more data than the sockets can hold: neither end waits for the other to read.
 TEST_P(TcpSizes, BothWaysAtOnce) {
   for (std::uint64_t i = 0; i < 8; ++i) {
     ASSERT_EQ(

@@ -1,4 +1,4 @@
-// raw_verbs.h - soft0 by its bare verbs, for the device's own tests.
+// raw_verbs.h - soft0 through its bare verbs, for the device's own tests.
 #pragma once
 
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ struct Node {
   }
 };
 
-/// Registered memory of a node: shared with peers, or (own_memory) plain memory as an application has it.
+/// Registered memory of a node: shared with peers, or (own_memory) ordinary memory, like an application's.
 struct Memory {
   Node& node;
   std::size_t size;
@@ -56,7 +56,7 @@ struct Memory {
   }
   ~Memory() {
     mr.reset();
-    if (data == nullptr) return;  // given back by the test
+    if (data == nullptr) return;  // released by the test
     if (own_memory) {
       munmap(data, size);
     } else {
@@ -170,7 +170,7 @@ struct Qp {
     a.qp_state = state;
     return api().modify_qp(qp.get(), &a, IBV_QP_STATE);
   }
-  /// Of datagrams.
+  /// Moves a queue pair for datagrams to RTS.
   void get_ready() {
     ASSERT_EQ(to_init(), 0);
     ASSERT_EQ(to_state(IBV_QPS_RTR), 0);
@@ -200,7 +200,7 @@ struct Qp {
   }
   int post(ibv_send_wr wr, ibv_sge slice) { return post(wr, std::span(&slice, 1)); }
 
-  /// Up to `count` completions that are there now.
+  /// Polls up to `count` completions without waiting.
   std::vector<ibv_wc> poll(int count = 16) {
     std::vector<ibv_wc> found(static_cast<std::size_t>(count));
     const int n = ibv_poll_cq(cq.get(), count, found.data());
@@ -208,7 +208,7 @@ struct Qp {
     found.resize(static_cast<std::size_t>(std::max(n, 0)));
     return found;
   }
-  /// The next completion; fails the test where none comes within 20 s.
+  /// Returns the next completion. Fails the test if none arrives within 20 s.
   ibv_wc next() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (std::chrono::steady_clock::now() < end) {
@@ -222,7 +222,7 @@ struct Qp {
   }
 };
 
-/// As ibv_query_qp says it.
+/// The state according to ibv_query_qp.
 inline ibv_qp_state state_of(const Qp& qp) {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};

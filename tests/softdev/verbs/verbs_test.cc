@@ -1,4 +1,4 @@
-// Each verb of soft0 with its data compared byte by byte, through mapped memory and through system calls.
+// Each verb of soft0, with its data compared byte by byte, through mapped memory and through system calls.
 #include <map>
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kSizes[] = {0, 1, 7, 8, 9, 47, 48, 49, 64, 255, 4096, 65537, 1 << 20};
 
-/// Whether each side's memory is the application's own.
+/// For each end, whether its memory belongs to the application.
 struct Kinds {
   bool local;
   bool remote;
@@ -179,7 +179,7 @@ TEST(Verbs, InlinePayloadIsTakenWhenPosted) {
   QpSettings settings;
   Pair pair(settings, settings);
   Memory remote(pair.b_node);
-  std::array<char, 64> payload{};  // registered nowhere: inline data needs no lkey
+  std::array<char, 64> payload{};  // not registered: inline data needs no lkey
   std::memset(payload.data(), 'x', payload.size());
   auto wr = send_request(1);
   wr.send_flags = IBV_SEND_INLINE;
@@ -244,7 +244,7 @@ TEST(Verbs, BusyQueuePairsOfASharedCompletionQueueTakeTurnsWhateverIsIdle) {
     for (int n = 0; n < 8; ++n) ASSERT_EQ(write(qp), 0);
   }
   std::array<ibv_wc, 8> found{};
-  // By TCP completions come in bursts: shares even out over many of them, however slow the machine is.
+  // By TCP, completions arrive in bursts. Over many of them the shares become equal, however slow the machine is.
   constexpr int kEnough = 1500;
   const auto deadline = rdmacomm::Deadline::after(std::chrono::seconds(60));
   for (int all = 0; all < kEnough && !deadline.passed();) {
