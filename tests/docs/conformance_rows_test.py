@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each row of docs/conformance.md is what some test of tests/contract/ goes by: a row that none asks for says nothing."""
+"""Some test of tests/contract/ uses each row of docs/conformance.md: an unused row would be meaningless."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ def rows(kind):
 
 
 def tests():
-    """All that asks for properties: the tests, and the fixtures that they share."""
+    """All files that query properties: the tests, and their shared fixtures."""
     sources = [path for path in sorted(CONTRACT.glob("*.cc")) if path.name != "device_traits.cc"]
     return "\n".join(path.read_text(encoding="utf-8") for path in sources)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/soft_device.md lists the environment variables that the device reads, and programs with more rights than their user has
-read none of them, except those that the document exempts."""
+"""docs/soft_device.md lists the environment variables that the device reads. Programs with more rights than their
+user read none of them. The document lists the exceptions."""
 
 import pathlib
 import re

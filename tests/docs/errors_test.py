@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def codes():
-    """Every enumerator of Errc but kOk."""
+    """Every enumerator of Errc except kOk."""
     text = (ROOT / "include/rdmacomm/errc.h").read_text(encoding="utf-8")
     body = re.search(r"enum class Errc[^{]*\{(.*?)\};", text, re.S).group(1)
     names = re.findall(r"^\s*(k\w+)\s*(?:=\s*\w+)?,", body, re.M)

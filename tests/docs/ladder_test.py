@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples form a ladder, are as short as the documents say, and are what the documents show."""
+"""The examples form a ladder, are as short as the documents say, and match the code in the documents."""
 
 import pathlib
 import re
@@ -16,12 +16,12 @@ def text_of(number):
 
 
 def code_lines(text):
-    """Lines that are neither empty nor a comment, without the comments behind them."""
+    """Lines that are neither empty nor only a comment, without trailing comments."""
     return [line for line in re.sub(r"(^|\s+)//.*", "", text, flags=re.M).splitlines() if line.strip()]
 
 
 def parts(text, *names):
-    """The code lines of top-level definitions: of each, from the line that has its name to the line of its last bracket."""
+    """The code lines of top-level definitions, each from the line with its name to the line with its last bracket."""
     count = 0
     text = "\n".join(code_lines(text))
     for name in names:

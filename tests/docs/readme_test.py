@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README.md shows what there is: its program is the one that is compiled and run, its files and commands exist."""
+"""README.md is up to date: its program is the compiled one, and its files and commands exist."""
 
 import os
 import pathlib

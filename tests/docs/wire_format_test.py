@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/wire_format.md lists the messages that there are, with their numbers, and the version and the sizes in use."""
+"""docs/wire_format.md lists all messages with their numbers, and the version and the sizes in use."""
 
 import pathlib
 import re
