@@ -38,7 +38,7 @@ Status copy_in(const HostPort& address) {
     std::cin.read(reinterpret_cast<char*>(room->data()), static_cast<std::streamsize>(room->size()));
     if (Status written = stream->commit(static_cast<std::size_t>(std::cin.gcount())); !written) return written;
   }
-  return stream->close(20s);  // ok: the other side has taken everything
+  return stream->close(20s);  // ok: the peer has taken everything
 }
 
 int main(int count, char** words) {

@@ -10,7 +10,7 @@ ROOT     the top of the tree; default: the tree this file is in
 CONTRIBUTING.md, "How we write", has the rules. This script finds the violations that an expression can find: phrases that are hard to
 read, words of a private vocabulary, sentences that are too long, and lines beyond the column limit. prose_baseline.txt has the number
 of findings that each file may have; a file that is not in it may have none. The numbers may only fall. If a file has more or fewer
-findings than its number, the script prints them ("file:line: what: the words") and exits 1; else it prints one line and exits 0.
+findings than its number, the script prints them ("file:line: advice: the words") and exits 1; else it prints one line and exits 0.
 """
 
 import argparse
@@ -27,7 +27,7 @@ LONGEST_SENTENCE = 30  # words
 SKIPPED = re.compile(r"(^|/)(third_party|corpus|results)/|\.svg$|exported\.txt$|\.xz$")
 
 START = r"(?:^|(?<=[.;:!?] )|(?<=[(\"]))"
-# What is found, and what to write instead.
+# The advice for each pattern, and the pattern.
 PATTERNS = [
     ("name the thing that acts, not 'who'",
      rf"{START}[Ww]ho(?:ever|mever)?\b|\b(?:for|of|to|by|with|and|or|than|as|from|but|whether|says|tells|until|before|after|while|when|if|that) "
@@ -135,10 +135,10 @@ HASH = re.compile(r"(?:^|(?<=\s))#(?!!)(?= )")
 
 
 def docstrings(text):
-    for match in re.finditer(r'"""(.*?)"""', text, re.S):
+    for match in re.finditer(r'^[ \t]*"""(.*?)"""', text, re.S | re.M):
         line = text.count("\n", 0, match.start()) + 1
         for part in re.split(r"\n\s*\n", match.group(1)):
-            if not part.lstrip("\n").startswith(("usage:", "    ")):
+            if not re.match(r"\s*(usage:|    |-?-?\w+  )", part):
                 yield Paragraph(line, " ".join(part.split()))
 
 
@@ -155,7 +155,7 @@ def paragraphs(path, text):
 
 
 def findings(path, text):
-    """(line, what, words) of a file."""
+    """Yields the line, the advice and the words of each finding in a file."""
     for paragraph in paragraphs(path, text):
         words = plain(paragraph.text)
         for what, pattern in PATTERNS:
@@ -171,7 +171,7 @@ def findings(path, text):
 
 
 def all_findings(root):
-    """{path: [(line, what, words)]} of the files that have findings."""
+    """Maps the path of each file that has findings to these."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     found = {}
     for path in sorted(set(listed.stdout.splitlines())):

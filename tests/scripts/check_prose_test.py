@@ -9,7 +9,7 @@ import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "check_prose.py"
 
-# What the checker says, and sentences that must be found for it.
+# For each advice of the checker, sentences for which it must be given.
 HARD = {
     "name the thing that acts": ["Who connects gets a channel.", "It is for whoever waits.", "The one that polls takes it."],
     "name the thing instead": ["What comes is kept.", "Returns the rest of what was posted."],

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what makes a drop-in for libibverbs.so.1 out of the front: every symbol that the installed library has, with the
-same versions. Those that the front has are the front's; all others jump to the installed library.
+"""Writes the version map and the assembly file that turn the front into a drop-in for libibverbs.so.1. The drop-in has
+every symbol of the installed library, with the same versions. The front implements some of them; all others jump to the
+installed library.
 
 usage: generate_dropin.py --nm=NM --installed=LIBIBVERBS --front=FRONT --map=FILE --assembly=FILE
 """
@@ -14,7 +15,7 @@ Symbol = collections.namedtuple("Symbol", "kind size name version is_default")
 
 
 def symbols_of(nm, library):
-    """The dynamic symbols that `library` defines. Of a version itself the kind is A."""
+    """The dynamic symbols that `library` defines. Symbols that name a version have the kind A."""
     listing = subprocess.run([nm, "-D", "-S", "--defined-only", "--with-symbol-versions", library], check=True,
                              capture_output=True, text=True).stdout
     found = []
