@@ -50,7 +50,8 @@ Result<HostText> parse_host(std::string_view text) {
     return wrong("a host is no number; a port is written behind its host, as HOST:PORT");
   }
   if (bracketed && !host.ends_with(']')) return wrong("a bracket is open");
-  if ((bracketed || bare_ipv6) && !is_ipv6(bracketed ? host.substr(1, host.size() - 2) : host)) {
+  const std::string_view address = bracketed ? host.substr(1, host.size() - 2) : host;
+  if ((bracketed || address.find(':') != std::string_view::npos) && !is_ipv6(address)) {
     return wrong("it has several colons or brackets and is no IPv6 address; write HOST:PORT or [ADDRESS]:PORT");
   }
   if (colon == std::string_view::npos) return HostText{std::string(host), {}};

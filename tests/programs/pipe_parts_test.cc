@@ -384,7 +384,7 @@ TEST(HostText, IsReadForApplications) {
   EXPECT_EQ(HostPort::parse("::1", 7)->to_text(), "[::1]:7");
   EXPECT_EQ(HostPort::parse("node7")->port, kDefaultPort);
   EXPECT_EQ(HostPort::parse("[fe80::1%eth0]:7")->to_text(), "[fe80::1%eth0]:7");
-  for (const char* const no_address : {"node:5:6", "[node]:5"}) {
+  for (const char* const no_address : {"node:5:6", "[node]:5", "fe80:z]"}) {
     EXPECT_THAT(HostPort::parse(no_address).error().context, HasSubstr("no IPv6 address")) << no_address;
   }
   EXPECT_THAT(HostPort::parse("--help").error().context, HasSubstr("a host does not begin with '-'"));
