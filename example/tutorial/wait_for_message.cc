@@ -1,12 +1,8 @@
 // A client of 01_hello that waits for a message, which that server never sends: it waits until the server ends.
 // wait_for_message HOST:PORT
-#include "../two_ends.h"
+#include "client_of_hello.h"
 using namespace rdmacomm;
 using namespace std::chrono_literals;
-
-Status no_server() {
-  return make_error(Errc::kInvalidArgument, "give the HOST:PORT of a 01_hello");
-}
 
 Status wait_for(const HostPort& address) {
   ClientSession session({.address = address});
@@ -21,5 +17,5 @@ Status wait_for(const HostPort& address) {
 }
 
 int main(int count, char** words) {
-  return two_ends::run(count, words, no_server, wait_for);
+  return run_client(count, words, wait_for);
 }

@@ -1,12 +1,8 @@
 // A client of 01_hello that writes more bytes than the server's memory has: the library refuses the request.
 // write_too_much HOST:PORT
-#include "../two_ends.h"
+#include "client_of_hello.h"
 using namespace rdmacomm;
 using namespace std::chrono_literals;
-
-Status no_server() {
-  return make_error(Errc::kInvalidArgument, "give the HOST:PORT of a 01_hello");
-}
 
 Status write_to(const HostPort& address) {
   ClientSession session({.address = address});
@@ -18,5 +14,5 @@ Status write_to(const HostPort& address) {
 }
 
 int main(int count, char** words) {
-  return two_ends::run(count, words, no_server, write_to);
+  return run_client(count, words, write_to);
 }

@@ -402,7 +402,7 @@ struct ForgedServer : ActingSession<ServerSession> {
     FrameWriter writer(*stream);
     talk(writer);
     (void)writer.flush();
-    // Until the client ends the connection or, in a pull, reports what it has written.
+    // Reads until the client ends the connection. In a pull, also the client's report of the written files ends this.
     while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
     frame = std::optional<Frame>();  // its block must also be released before the end
     if ((*stream).finish(soon()).ok()) (void)reader.next(soon());

@@ -50,6 +50,12 @@ class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
     return endpoint ? *endpoint : EndPoint();
   }
   void raise(ibv_event_type type) { injected_.raise(*device_.core(), type); }
+  /// Waits until this number of events is acknowledged.
+  void expect_acknowledged(unsigned events) {
+    const Deadline deadline = soon();
+    while (injected_.acknowledged() < events && !deadline.passed()) std::this_thread::yield();
+    EXPECT_EQ(injected_.acknowledged(), events);
+  }
   static ibv_async_event event_at(ibv_event_type type, const RDMAChannel& channel) {
     ibv_async_event event{};
     event.event_type = type;
@@ -149,9 +155,7 @@ TEST_P(SessionDeviceTest, APortThatLosesItsLinkEndsNothing) {
   raise(IBV_EVENT_PORT_ERR);
   raise(IBV_EVENT_PORT_ACTIVE);
   raise(IBV_EVENT_GID_CHANGE);
-  const Deadline deadline = soon();
-  while (injected_.acknowledged() < 3 && !deadline.passed()) std::this_thread::yield();
-  EXPECT_EQ(injected_.acknowledged(), 3U);
+  expect_acknowledged(3);
   EXPECT_TRUE(there.alive());
   auto received = std::async(std::launch::async, [&] { return endpoint.receive_message(soon()).code(); });
   EXPECT_TRUE(there.send_message({}, soon()).ok());
@@ -208,9 +212,7 @@ TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
         server_.hooks->record.wait_for("disconnected local queue pair operation error", static_cast<int>(round)));
     going.get();
   }
-  const Deadline deadline = soon();
-  while (injected_.acknowledged() < kRounds && !deadline.passed()) std::this_thread::yield();
-  EXPECT_EQ(injected_.acknowledged(), kRounds);
+  expect_acknowledged(kRounds);
 }
 
 /// soft0's own events, which delay the destruction of a queue pair until they are acknowledged, while endpoints connect
