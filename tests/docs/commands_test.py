@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Each command in README.md, CONTRIBUTING.md and docs/ is run: here, or by a test that is named here.
+
+A command is a line of an indented or ```console block with the name of a program or script of this project. SCENES has the commands that
+run together, unchanged except for SHORTER. They run on four hosts, which are network namespaces, as node1 to node4. HOST is node2.
+docs/tutorial.md has a test of its own, tutorial_test.py.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/support"))
+from hosts import Hosts, why_not  # noqa: E402  pylint: disable=wrong-import-position
+
+BIN = os.environ.get("RDMACOMM_BIN", "")
+BUILD = pathlib.Path(BIN).parent
+REASON = why_not() if BIN else "RDMACOMM_BIN does not name the folder of the programs"
+SECONDS = 120
+
+DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "example/README.md", ROOT / "bench/README.md",
+                               *sorted((ROOT / "docs").rglob("*.md"))) if path.name != "tutorial.md"]
+PROGRAMS = {"ping_pong_test", "lat_bw_benchmark", "mesh_comm_service", "rdma_send", "rdma_recv", "rdma_copy", "softdev-run", "ctest", "cmake",
+            "contract_tests", "channel_tests", "fuzz_handshake", "demo.sh", "test.sh", "fuzz.sh", "docs.sh"}
+PATHS = (".ci/run", "tests/kernel_vm/run", "build/")
+
+# What stands in a document, and what is run instead: paths that a test must not write to, and times.
+SHORTER = (("/data", "data"), ("--duration=10", "--duration=1"), ("PROGRAM...", "ibv_devinfo -d {}"))
+
+# The commands that run elsewhere, and where. ".ci/run" stands for a check of continuous integration.
+ELSEWHERE = {
+    "scripts/demo.sh": ".ci/run (its builds and programs)",
+    "scripts/test.sh": ".ci/run",
+    "scripts/test.sh --vm": ".ci/run",
+    "scripts/docs.sh": ".ci/run",
+    "scripts/docs.sh --check": ".ci/run",
+    "scripts/fuzz.sh": ".ci/run",
+    "scripts/fuzz.sh --executions=10000000 handshake": "scripts.fuzz",
+    "build/fuzz/bin/fuzz_handshake FILE": "scripts.fuzz",
+    ".ci/run": ".ci/run",
+    "cmake --build --preset dev": ".ci/run",
+    "tests/kernel_vm/run": ".ci/run",
+    "tests/kernel_vm/run --device=siw --kernel=6.12": "kernel_vm",
+    "tests/kernel_vm/run -- ibv_devinfo -v": "kernel_vm",
+    "tests/kernel_vm/run -- bash": "kernel_vm",
+    "tests/kernel_vm/run -- tests/kernel_vm/suite.py --only=programs rxe": "kernel_vm",
+    "build/release/bin/01_hello": "docs.tutorial",
+    "build/release/bin/01_hello 127.0.0.1:41273": "docs.tutorial",
+    "srun --nodes=16 mesh_comm_service --heatmap=mesh.svg --json=mesh.json": "programs.mesh_comm_service, with the environment that Slurm sets",
+}
+
+# Commands that run at the same time: the number of the node, and the command. Commands with "&" before them are servers. They are ended
+# with SIGINT when the others have ended. Commands with "+" before them are in no document.
+SCENES = [
+    [(1, "build/release/bin/ping_pong_test")],
+    [(2, "build/release/bin/ping_pong_test --role=server"), (1, "build/release/bin/ping_pong_test --role=client --server=HOST")],
+    [(1, "build/release/bin/lat_bw_benchmark --ops=write --sizes=8,64K,1M")],
+    [(1, "build/release/bin/mesh_comm_service --local=8 --duration=1")],
+    [(2, "build/release/bin/rdma_recv > copy"), (1, "build/release/bin/rdma_send HOST < file"), (1, "+cmp file ../node2/copy")],
+    [(2, "&build/release/bin/rdma_copy --serve --root=/data --listen=::"), (1, "build/release/bin/rdma_copy -ra tree/ HOST:backup"),
+     (1, "+diff -r tree ../node2/data/backup")],
+    [(2, "&build/release/bin/softdev-run ib_write_bw -d soft0 -x 3"), (1, "+build/release/bin/softdev-run ib_write_bw -d soft0 -x 3 HOST")],
+    [(2, "&softdev-run ib_write_bw -d soft0 -x 3"), (1, "+softdev-run ib_write_bw -d soft0 -x 3 HOST")],
+    [(1, "softdev-run ibv_devinfo -v")],
+    [(1, "softdev-run --names mlx5_0 PROGRAM...")],
+    [(1, "softdev-run --late 1 PROGRAM...")],
+    [(1, "FLAGS_iterations=50 FLAGS_polling=adaptive ping_pong_test --fromenv=polling,iterations")],
+    [(1, "FLAGS_iterations=50 ping_pong_test --tryfromenv=polling,iterations")],
+    [(1, "mesh_comm_service --local=8 --verify --total=64M")],
+    [(node, "mesh_comm_service --cluster=node1,node2,node3 --op=read --duration=10") for node in (1, 2, 3)],
+    [(node, "mesh_comm_service --cluster node1 node2 node3 --op=read --duration=10") for node in (1, 2, 3)],
+    [(2, "rdma_recv > copy"), (1, "rdma_send node2 < file"), (1, "+cmp file ../node2/copy")],
+    [(1, "tar c tree | rdma_send node2 node3 node4 --stats"), *((node, "+rdma_recv | tar x") for node in (2, 3, 4)),
+     *((1, f"+diff -r tree ../node{node}/tree") for node in (2, 3, 4))],
+    [(3, "rdma_recv > copy"), (2, "rdma_recv --forward=node3 > copy"), (1, "rdma_send node2 < file"),
+     (1, "+cmp file ../node2/copy"), (1, "+cmp file ../node3/copy")],
+    [(3, "rdma_recv > copy"), (4, "rdma_recv > copy"), (2, "rdma_recv --forward=node3,node4 --no-output"), (1, "rdma_send node2 < file"),
+     (1, "+cmp file ../node3/copy"), (1, "+cmp file ../node4/copy")],
+    [(2, "rdma_recv --fsync > copy"), (1, "rdma_send node2 < file"), (1, "+cmp file ../node2/copy")],
+    [(2, "rdma_recv --timeout=30 -v -p 2021 | zstd -d | tar x"), (1, "+tar c tree | zstd | rdma_send node2:2021"),
+     (1, "+diff -r tree ../node2/tree")],
+    [(2, "&rdma_copy --serve --root=/data --listen=0.0.0.0"), (1, "rdma_copy -ra tree node2:"), (1, "rdma_copy node2:tree/file ."),
+     (1, "rdma_copy -ra tree/ node2:backup"), (1, "rdma_copy -ra --resume tree/ node2:backup"), (1, "rdma_copy -a --delta image node2:image"),
+     (1, "rdma_copy -ran tree/ node2:backup"), (1, "rdma_copy --bwlimit=10M --json big node2:"), (1, "+diff -r tree ../node2/data/tree"),
+     (1, "+cmp image ../node2/data/image"), (1, "+cmp big ../node2/data/big")],
+    [(2, "&+rdma_copy --serve --root=data --listen=0.0.0.0 --port=2021"),
+     (1, "rdma_copy a b c node2:2021:folder/"), (1, "+cmp c ../node2/data/folder/c")],
+]
+
+
+def plain(command):
+    return command.lstrip("&+")
+
+
+def commands_in(text):
+    """The commands of a document, without the remarks after them."""
+    lines = []
+    for words, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M):
+        lines += [line[2:] for line in block.splitlines() if words == "console" and line.startswith("$ ")]
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    for block in re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", text):
+        lines += [line.strip() for line in block.splitlines()]
+    commands = []
+    for line in lines:
+        command = re.split(r" {2,}|\s#\s", line)[0]
+        words = command.split()
+        if any(word.rpartition("/")[2] in PROGRAMS or word.startswith(PATHS) for word in words):
+            commands.append(command)
+    return commands
+
+
+def documented():
+    """{command: a document that has it}"""
+    return {command: path.relative_to(ROOT).as_posix() for path in DOCUMENTS for command in commands_in(path.read_text(encoding="utf-8"))}
+
+
+def is_selection(command):
+    """Whether a command runs a part of this project's tests. The selection is checked; the tests run anyway."""
+    return re.search(r"\bctest --preset dev|/\w+_tests --gtest_filter=", command) is not None
+
+
+class Documented(unittest.TestCase):
+    def test_each_command_is_run_somewhere(self):
+        run = {plain(command) for scene in SCENES for _, command in scene} | set(ELSEWHERE)
+        for command, document in documented().items():
+            with self.subTest(document=document, command=command):
+                self.assertTrue(command in run or is_selection(command), "no scene of this test has it")
+
+    def test_each_scene_is_in_a_document(self):
+        found = documented()
+        self.assertGreater(len(found), 40)
+        for command in [command.lstrip("&") for scene in SCENES for _, command in scene] + list(ELSEWHERE):
+            with self.subTest(command):
+                self.assertTrue(command.startswith("+") or command in found, "no document has it")
+
+    def test_a_command_is_told_from_other_text(self):
+        text = ("a\n\n    rdma_send HOST < file     # a remark\n    FLAGS_a=1 ping_pong_test --b  x\n    ping_pong_test: wrong\n\n"
+                "```console\n$ softdev-run a\nrdma_send\n```\n```\nrdma_recv\n```\n")
+        self.assertEqual(commands_in(text), ["softdev-run a", "rdma_send HOST < file", "FLAGS_a=1 ping_pong_test --b"])
+
+
+@unittest.skipUnless(BIN, "RDMACOMM_BIN does not name the folder of the programs")
+class Selections(unittest.TestCase):
+    def test_each_selects_tests(self):
+        found = [command for command in documented() if is_selection(command)]
+        self.assertGreater(len(found), 5)
+        for command in found:
+            with self.subTest(command):
+                if "--gtest_filter" in command:
+                    command = command.replace("build/dev/", f"{BUILD}/") + " --gtest_list_tests"
+                else:
+                    command = command.replace("ctest --preset dev", f"ctest --test-dir {BUILD} -N")
+                shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=SECONDS)
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+                self.assertRegex(shown.stdout, r"(?m)Total Tests: [1-9]|^  \w+")
+
+
+@unittest.skipIf(REASON, REASON)
+class Scenes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = cls.enterClassContext(Hosts(4))
+        cls.top = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        table = "127.0.0.1 localhost\n" + "".join(f"{cls.hosts[number].ipv4} node{number + 1}\n" for number in range(4))
+        (cls.top / "hosts").write_text(table + f"{cls.hosts[1].ipv4} HOST\n", encoding="ascii")
+
+    def setUp(self):
+        for number in range(1, 5):
+            shutil.rmtree(self.top / f"node{number}", ignore_errors=True)
+            folder = self.top / f"node{number}"
+            (folder / "data/folder").mkdir(parents=True)
+            (folder / "build/release").mkdir(parents=True)
+            (folder / "build/release/bin").symlink_to(BIN)
+        folder = self.top / "node1"
+        (folder / "tree/deep").mkdir(parents=True)
+        for name, size in (("file", 3 << 20), ("tree/file", 5000), ("tree/deep/file", 0), ("image", 1 << 20), ("big", 1 << 20),
+                           ("a", 10), ("b", 20), ("c", 30)):
+            (folder / name).write_bytes(os.urandom(size))
+
+    def start(self, node, command):
+        if "+" not in command[:2]:
+            for old, new in SHORTER:
+                command = command.replace(old, new.format("mlx5_0" if "mlx5_0" in command else "soft0"))
+        command = plain(command)
+        # ip-netns(8) gives each command mounts of its own.
+        script = f"mount --bind {self.top}/hosts /etc/hosts; set -o pipefail; {command}"
+        return self.hosts.run(node - 1, ["bash", "-ec", script], cwd=self.top / f"node{node}", text=True, start_new_session=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"})
+
+    def finish(self, started):
+        """Waits for a command, which must succeed."""
+        command, process = started
+        said, _ = process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 0, f"{command}: {said}")
+        return said
+
+    def end(self, process, number):
+        """Ends a command and its children, if it still runs."""
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+        process.communicate(timeout=SECONDS)
+
+    def play(self, scene):
+        """Runs the commands of a scene. A command that is no part of a connection waits for those before it."""
+        running = []
+        with contextlib.ExitStack() as stack:
+            for node, command in scene:
+                if not re.search(r"rdma_recv|rdma_send|--cluster|--role|ib_write_bw", command):
+                    for started in running:
+                        self.finish(started)
+                    running = []
+                process = self.start(node, command)
+                stack.callback(self.end, process, signal.SIGKILL)
+                if command.startswith("&"):
+                    stack.callback(self.end, process, signal.SIGINT)
+                else:
+                    running.append((command, process))
+            for started in running:
+                self.finish(started)
+
+    def test_all(self):
+        for scene in SCENES:
+            with self.subTest(scene[0][1]):
+                self.setUp()
+                self.play(scene)
+
+    def test_the_flag_file_of_the_configuration_page(self):
+        page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+        flags = re.search(r"this file `([\w.]+)`:\n\n```\n(.*?)```\n\n`(ping_pong_test [^`]+)`.*?\n\n```\n(.*?)```", page, re.S)
+        (self.top / "node1" / flags[1]).write_text(flags[2], encoding="utf-8")
+        self.assertIn(flags[4], self.finish((flags[3], self.start(1, flags[3]))))
+
+
+if __name__ == "__main__":
+    unittest.main()
