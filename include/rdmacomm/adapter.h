@@ -20,9 +20,9 @@ class RDMACOMM_API OwnAdapter;
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
 ///
 /// If an optional field is empty, the library chooses a value that fits the device. If it has a value, the library uses
-/// or refuses it.
+/// or refuses it. Depths and numbers of slices are 1..the device's limit.
 struct RDMACOMM_API AdapterConfig {
-  // Depths and sizes: 1..the device's limit.
+  // Depths and sizes.
   std::optional<int> send_depth{};  ///< send requests outstanding; empty: 128, or the device's limit if smaller
   std::optional<int> recv_depth{};  ///< receive requests outstanding; empty: 128, or the device's limit if smaller
   std::optional<int>
