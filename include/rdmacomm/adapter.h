@@ -18,13 +18,16 @@ namespace rdmacomm {
 class RDMACOMM_API OwnAdapter;
 
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
+///
+/// If an optional field is empty, the library chooses a value that fits the device. If it has a value, the library uses
+/// or refuses it. Depths and numbers of slices are 1..the device's limit.
 struct RDMACOMM_API AdapterConfig {
-  // Depths and sizes: 1..the device's limit. If empty, it is chosen to fit the device; if given, it is used or refused.
+  // Depths and sizes.
   std::optional<int> send_depth{};  ///< send requests outstanding; empty: 128, or the device's limit if smaller
-  std::optional<int> recv_depth{};  ///< receive requests outstanding; empty: the same
+  std::optional<int> recv_depth{};  ///< receive requests outstanding; empty: 128, or the device's limit if smaller
   std::optional<int>
       max_send_slices{};  ///< slices (SGEs) of one send request; empty: 4, or the device's limit if smaller
-  std::optional<int> max_recv_slices{};  ///< slices of one receive request; empty: the same
+  std::optional<int> max_recv_slices{};  ///< slices of one receive request; empty: 4, or the device's limit if smaller
   /// Slices of one READ: at most max_send_slices (some devices allow fewer for a READ than for other requests). Empty:
   /// the largest number that both allow.
   std::optional<int> max_read_slices{};
@@ -46,26 +49,33 @@ struct RDMACOMM_API AdapterConfig {
   // Retries.
   /// How long to wait for an acknowledgement; rounded up to 4.096 us x 2^n, n = 1..31; 0: forever.
   std::chrono::microseconds ack_timeout{67'108};  // n = 14
-  std::uint8_t retry_count = 7;                   ///< 0..7 repeats before kRetryExceeded
-  std::uint8_t rnr_retry = 7;                     ///< 0..6 repeats before kRnrRetryExceeded; 7: forever
+  /// 0..7 repeats before kRetryExceeded.
+  std::uint8_t retry_count = 7;
+  /// 0..6 repeats before kRnrRetryExceeded; 7: forever.
+  std::uint8_t rnr_retry = 7;
   /// How long a sender waits after "receiver not ready"; rounded up to one of 32 steps from 10 us to 655.36 ms.
   std::chrono::microseconds min_rnr_timer{640};
 
-  // READs and atomics outstanding at a time; 0..the device's limit; empty: 16, or the device's limit if smaller.
-  // connect() reduces the initiator's value to the number that the peer accepts as the responder.
-  std::optional<int> max_read_depth{};            ///< as the initiator
-  std::optional<int> max_read_depth_responder{};  ///< as the responder
+  /// READs and atomics outstanding at a time as the initiator; 0..the device's limit; empty: 16, or the device's limit
+  /// if smaller. connect() reduces it to the number that the peer accepts as the responder.
+  std::optional<int> max_read_depth{};
+  /// READs and atomics of the peer outstanding at a time, as the responder; 0..the device's limit; empty: 16, or the
+  /// device's limit if smaller.
+  std::optional<int> max_read_depth_responder{};
 
-  /// kInvalidArgument: a value outside the range given above; kBeyondDeviceLimit: a value above the one in `limits`.
-  /// The context names the field, the value and the bound.
+  /// Checks all values that are given.
+  ///
+  /// limits   RDMADevice::limits() of the device
+  /// Returns  kInvalidArgument: a value outside the range given above; kBeyondDeviceLimit: a value above the one in
+  ///          `limits`. The context names the field, the value and the bound
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
   /// The same configuration with a value for each empty field, except max_inline_bytes, which has no limit in `limits`.
   [[nodiscard]] AdapterConfig fitted(const DeviceLimits& limits) const;
 
   // The encodings of the verbs (ibv_modify_qp(3)).
-  [[nodiscard]] std::uint8_t ack_timeout_code() const noexcept;  ///< 0..31: 4.096 us x 2^n
+  [[nodiscard]] std::uint8_t ack_timeout_code() const noexcept;  ///< ack_timeout as 1..31: 4.096 us x 2^n; 0: forever
   [[nodiscard]] std::uint8_t min_rnr_timer_code()
-      const noexcept;  ///< 0..31: 1 is 10 us, 31 is 491.52 ms, 0 is 655.36 ms
+      const noexcept;  ///< min_rnr_timer as 0..31: 1 is 10 us, 31 is 491.52 ms, 0 is 655.36 ms
 };
 
 /// The GID and the protection domain of a queue pair. A value.
@@ -88,8 +98,12 @@ class RDMACOMM_API RDMAAdapter {
   ///          has the requested value and the limit that was found); kNoUsableGid; or the system's error
   [[nodiscard]] static Result<RDMAAdapter> create(const RDMADevice& device, const AdapterConfig& config = {},
                                                   const AdapterParts& parts = {});
+  /// Takes the queue pair of `other`. After that, `other` may only be assigned to or destroyed; any other call on it is
+  /// a bug in the program and ends it.
   RDMAAdapter(RDMAAdapter&& other) noexcept;
+  /// The same. The queue pair that this object had is destroyed.
   RDMAAdapter& operator=(RDMAAdapter&& other) noexcept;
+  /// Destroys the queue pair and its completion queue.
   ~RDMAAdapter();
 
   /// The address that the peer needs to connect to this queue pair: send it the bytes of encode().
@@ -111,6 +125,7 @@ class RDMACOMM_API RDMAAdapter {
   [[nodiscard]] std::uint32_t path_mtu_bytes() const;
   /// Whether sends may be posted: connect() has reached RTS, and to_error() was not called.
   [[nodiscard]] bool connected() const;
+  /// The device that the queue pair was created on.
   [[nodiscard]] RDMADevice device() const;
   /// For ibv_query_qp(3) and other calls that this library does not offer. The ibv_qp also names its completion queues.
   [[nodiscard]] ibv_qp* native_handle() const;

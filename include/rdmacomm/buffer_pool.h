@@ -31,7 +31,9 @@ struct RDMACOMM_API BufferPoolOptions {
   RemoteAccess remote_access = RemoteAccess::kNone;  ///< granted on the whole pool: all blocks have the same rkey
   bool huge_pages = false;                           ///< as BufferOptions::huge_pages
 
-  /// kInvalidArgument: the context names the field, the value and the bound.
+  /// Checks the values without a device.
+  ///
+  /// Returns  kInvalidArgument: the context names the field, the value and the bound
   [[nodiscard]] Status validate() const;
 };
 
@@ -48,21 +50,23 @@ struct RDMACOMM_API BufferPoolCounts {
 
 /// A block of a pool, until it is given back: by reset(), by the destructor, or by assigning another lease. A handle:
 /// movable, not copyable.
-/// Threads: one thread at a time; it need not be the thread that took the block.
-/// Lifetime: may outlive its pool. The memory stays registered, and the device open, until the last lease is given
-/// back.
-/// ABI: the layout of its members is fixed, because most calls are inlined.
+///
+/// Threads   one thread at a time; it need not be the thread that took the block
+/// Lifetime  may outlive its pool. The memory stays registered, and the device open, until the last lease is given back
+/// ABI       the layout of its members is fixed, because most calls are inlined
 class RDMACOMM_API BufferLease {
  public:
   BufferLease() = default;  ///< holds nothing
+  /// Takes the block of `other`, which then holds nothing.
   BufferLease(BufferLease&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
         slice_(std::exchange(other.slice_, {})),
         rkey_(std::exchange(other.rkey_, 0)),
         unit_(other.unit_),
         order_(other.order_) {}
+  /// The same, after reset() of this lease.
   BufferLease& operator=(BufferLease&& other) noexcept;
-  ~BufferLease() { reset(); }
+  ~BufferLease() { reset(); }  ///< reset()
 
   /// Gives the block back. No request may still use it. No effect on an empty lease.
   /// Cost  no allocation or system call; takes the pool's lock only to refill the cache of this thread
@@ -72,11 +76,11 @@ class RDMACOMM_API BufferLease {
   /// Whether it holds a block.
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
-  /// The bytes of the lease: the number that take() was asked for.
+  /// The bytes of the lease, for requests: the number that was given to take(). Empty if it holds nothing.
   [[nodiscard]] const BufferSlice& slice() const noexcept { return slice_; }
-  [[nodiscard]] std::byte* data() const noexcept { return slice_.data(); }
-  [[nodiscard]] std::uint32_t size() const noexcept { return slice_.size(); }
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return slice_.bytes(); }
+  [[nodiscard]] std::byte* data() const noexcept { return slice_.data(); }  ///< the first byte; nullptr: holds nothing
+  [[nodiscard]] std::uint32_t size() const noexcept { return slice_.size(); }  ///< the number that was given to take()
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return slice_.bytes(); }  ///< the memory of slice()
   /// The address, length and rkey that a peer needs to access these bytes. The pool's remote_access says which
   /// operations the peer may do.
   [[nodiscard]] RemoteRegion remote_region() const noexcept { return {slice_.address, slice_.length, rkey_}; }
@@ -102,12 +106,16 @@ class RDMACOMM_API BufferPool : public detail::SharedHandle<BufferPoolCore> {
  public:
   using SharedHandle::SharedHandle;
 
+  /// Allocates and registers the memory of a pool. Cost: as RDMABuffer::allocate() of total_bytes.
+  ///
   /// Returns  as BufferPoolOptions::validate and RDMABuffer::allocate
   [[nodiscard]] static Result<BufferPool> create(const RDMADevice& device, const BufferPoolOptions& options = {});
   /// The same in a protection domain, for endpoints whose HcaConfig::domain is this one.
   [[nodiscard]] static Result<BufferPool> create(const ProtectionDomain& domain, const BufferPoolOptions& options = {});
 
+  /// The options that it was created with. The reference is valid while the pool lives.
   [[nodiscard]] const BufferPoolOptions& options() const;
+  /// The device that its memory is registered on.
   [[nodiscard]] RDMADevice device() const;
   /// The protection domain in which its memory is registered; empty: the device's own domain.
   [[nodiscard]] ProtectionDomain domain() const;
@@ -121,6 +129,7 @@ class RDMACOMM_API BufferPool : public detail::SharedHandle<BufferPoolCore> {
   /// Cost    no allocation or system call; takes the pool's lock only to refill the cache of this thread
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes) const;
 
+  /// The counters now. Cost: takes the pool's lock and that of each cache, so do not call it for each message.
   [[nodiscard]] BufferPoolCounts counts() const;
 };
 

@@ -19,7 +19,9 @@
 
 namespace rdmacomm {
 
+/// The name of the first of the two channels that an endpoint has by default.
 inline constexpr const char* kControlChannel = "control";
+/// The name of the second one. EndPoint::channel() returns the channel of this name if it is called without a name.
 inline constexpr const char* kDataChannel = "data";
 
 /// Which thread polls for completions.
@@ -33,6 +35,7 @@ enum class ThreadMode : std::uint8_t {
 
 /// Options of the threads with which a session polls. A value.
 struct RDMACOMM_API ThreadOptions {
+  /// Maximum length of `name`, in bytes. The system limits the names of threads, and a number follows `name`.
   static constexpr std::size_t kMaxNameBytes = 10;
 
   /// 1..kMaxNameBytes printable characters. `top -H` and debuggers show them, followed by a number: "rdma-cq-3".
@@ -41,8 +44,9 @@ struct RDMACOMM_API ThreadOptions {
   /// counting all its sessions and keys. Empty: any CPU. A thread that spins should have a CPU for itself.
   std::vector<int> cpus = {};
 
-  /// kInvalidArgument: the name, or a CPU that is negative. Whether this process may use a CPU is known only when the
-  /// thread starts.
+  /// Checks the name and the CPUs. Whether this process may use a CPU is known only when the thread starts.
+  ///
+  /// Returns  kInvalidArgument: the name, or a CPU that is negative
   [[nodiscard]] Status validate() const;
 };
 
@@ -71,25 +75,27 @@ struct RDMACOMM_API ChannelConfig {
 
 /// A region of local memory that the peer can look up by name. A value.
 struct RDMACOMM_API PublishedRegion {
-  std::string name = {};  ///< 1..64 printable characters
-  RemoteRegion region = {};
-  // The device and domain of the registration, which publish() fills in. They are not sent to the peer.
-  RDMADevice device = {};        ///< empty: not known
-  ProtectionDomain domain = {};  ///< empty: the device's own
+  std::string name = {};     ///< 1..64 printable characters; the peer passes it to EndPoint::remote_region()
+  RemoteRegion region = {};  ///< sent to the peer with the name
+  // HcaConfig::publish() fills in the device and the domain of the registration.
+  RDMADevice device = {};        ///< of the registration, not sent to the peer; empty: not known
+  ProtectionDomain domain = {};  ///< of the registration, not sent to the peer; empty: the device's own
 };
 
 /// The configuration of one endpoint, which lazy_config_hca() fills in. A value.
 struct RDMACOMM_API HcaConfig {
-  static constexpr std::size_t kMaxChannels = 64;
-  static constexpr std::size_t kMaxRegions = 1024;
-  static constexpr int kMaxSharedQueues = 256;
+  static constexpr std::size_t kMaxChannels = 64;   ///< maximum number of `channels`
+  static constexpr std::size_t kMaxRegions = 1024;  ///< maximum number of `published` regions
+  static constexpr int kMaxSharedQueues = 256;      ///< maximum of `shared_queues`
+  /// Maximum length of the names of channels and regions, and of the keys of queues and pools, in bytes.
   static constexpr std::size_t kMaxNameBytes = 64;
+  /// Maximum size of `private_data`: 64 KiB.
   static constexpr std::size_t kMaxPrivateDataBytes = std::size_t{64} << 10;
 
   std::vector<ChannelConfig> channels = {{.name = kControlChannel}, {.name = kDataChannel}};  ///< 1..kMaxChannels
   PollingMode polling_mode = PollingMode::kBusyPoll;  ///< how wait() and the session's threads wait
-  WaitOptions waiting = {};                           ///< details of waiting
-  ThreadMode thread_mode = ThreadMode::kApplication;
+  WaitOptions waiting = {};                           ///< how long to spin, and how often to yield
+  ThreadMode thread_mode = ThreadMode::kApplication;  ///< which thread polls for completions
   ThreadOptions threads = {};  ///< not used in kApplication; for a shared queue, the first endpoint of its key decides
   /// kThreadPerCompletionQueue: the key of the queue. All endpoints of a session with the same key share one queue.
   /// 1..kMaxNameBytes printable characters. Ignored in the other modes.
@@ -105,7 +111,7 @@ struct RDMACOMM_API HcaConfig {
   /// The pool of the channels with pooled_receives. All endpoints of a session with the same key share one pool.
   /// 1..kMaxNameBytes printable characters; empty: no pool, and pooled_receives is not possible.
   std::string receive_pool_key = {};
-  ReceivePoolOptions receive_pool = {};  ///< the same for all endpoints of a key
+  ReceivePoolOptions receive_pool = {};  ///< the options of that pool; the same for all endpoints of a key
   /// The protection domain of the endpoint, on the session's device. The peer reaches memory in this domain and no
   /// other memory. Empty: the device's own domain, which all endpoints without a domain share. Each of their peers can
   /// then reach all memory that is registered there with a RemoteAccess, also regions that were published to other
@@ -118,15 +124,18 @@ struct RDMACOMM_API HcaConfig {
 
   /// The channel of that name, for changes. A name that no channel has is a bug in the program and ends it.
   [[nodiscard]] ChannelConfig& channel(std::string_view name);
-  /// The same; nullptr: no channel has that name.
+  /// The channel of that name, for changes; nullptr: no channel has that name.
   [[nodiscard]] ChannelConfig* find_channel(std::string_view name) noexcept;
   /// Publishes a buffer under its name. The buffer's RemoteAccess says which operations the peer may do. The buffer
   /// must live as long as the peer may use it, and must be in the endpoint's domain. An empty buffer is a bug in the
   /// program and ends it.
   void publish(const RDMABuffer& buffer);
 
-  /// kInvalidArgument, kBeyondDeviceLimit: the context names the field, the value and the bound. kNotSupported:
-  /// pooled_receives on a device without shared receive queues.
+  /// Checks the ranges above, also those of the channels. Sessions call it after lazy_config_hca().
+  ///
+  /// limits   those of the device that the endpoint uses
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: the context names the field, the value and the bound;
+  ///          kNotSupported: pooled_receives on a device without shared receive queues
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
   /// The same configuration with a value for each empty field, as AdapterConfig::fitted().
   [[nodiscard]] HcaConfig fitted(const DeviceLimits& limits) const;

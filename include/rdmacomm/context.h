@@ -12,16 +12,19 @@
 namespace rdmacomm {
 
 /// A shared pointer to an object of any type. get() must name the type that set() was given.
-/// Threads: several may call get() at a time; set() must not overlap with any other call.
+///
+/// Threads  several may call get() at a time; set() must not overlap with any other call
 class RDMACOMM_API Context {
  public:
+  /// Replaces the pointer, and drops its share of the previous object. An empty pointer leaves no object. T is not
+  /// const.
   template <typename T>
   void set(std::shared_ptr<T> object) noexcept {
     static_assert(!std::is_const_v<T>, "a context is of a type that is not const");
     type_ = object ? &typeid(T) : nullptr;
     object_ = std::move(object);
   }
-  /// nullptr: no object was set, or it was set as another type.
+  /// The object, which the Context keeps. nullptr: no object was set, or it was set as another type.
   template <typename T>
   [[nodiscard]] T* get() const noexcept {
     return type_ != nullptr && *type_ == typeid(T) ? static_cast<T*>(object_.get()) : nullptr;

@@ -13,7 +13,7 @@ namespace rdmacomm {
 /// can share one time budget.
 class RDMACOMM_API Deadline {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = std::chrono::steady_clock;  ///< steady: setting the system's time does not move deadlines
 
   /// Converts a duration, so that a wait can be written as `wait(5s)`. In a loop, create one Deadline before the loop;
   /// otherwise each round gets the full duration again.
@@ -26,12 +26,16 @@ class RDMACOMM_API Deadline {
     const auto now = Clock::now();
     return from_now < Clock::time_point::max() - now ? Deadline(now + from_now) : never();
   }
+  /// At `point`; Clock::time_point::max() is never().
   [[nodiscard]] static Deadline at(Clock::time_point point) { return Deadline(point); }
   /// Never passes. For waits that another thread ends, for example with stop().
   [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
 
+  /// Whether it is never().
   [[nodiscard]] bool is_never() const noexcept { return point_ == Clock::time_point::max(); }
+  /// Whether the point has been reached; false for never(). Cost: reads the clock.
   [[nodiscard]] bool passed() const { return !is_never() && Clock::now() >= point_; }
+  /// The point; Clock::time_point::max() for never().
   [[nodiscard]] Clock::time_point time_point() const noexcept { return point_; }
 
   /// The remaining time, at least zero; Clock::duration::max() for never().

@@ -64,16 +64,19 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   ///          end; or the device's error
   [[nodiscard]] Result<RDMAChannel*> open_channel(const ChannelConfig& config, Deadline deadline) const;
   /// A region that the peer has published (HcaConfig::publish()).
+  ///
   /// Returns  kIncompatiblePeer: none of that name; the context lists the names that the peer has published
   [[nodiscard]] Result<RemoteRegion> remote_region(std::string_view name) const;
-  /// The private_data that the peer has in its HcaConfig.
+  /// The private_data that the peer has in its HcaConfig. The view is valid while the endpoint lives.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const;
-  /// "10.0.0.2:41234".
+  /// "10.0.0.2:41234". The reference is valid while the endpoint lives.
   [[nodiscard]] const std::string& peer_address() const;
   /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
   [[nodiscard]] std::string peer() const;
-  /// The configuration from lazy_config_hca(), with a value for each empty field.
+  /// The configuration from lazy_config_hca(), with a value for each empty field. The reference is valid while the
+  /// endpoint lives.
   [[nodiscard]] const HcaConfig& config() const;
+  /// The device of the session. A channel may have another one: RDMAChannel::device().
   [[nodiscard]] RDMADevice device() const;
   /// The pool of the channels with pooled_receives; empty: no channel has them.
   [[nodiscard]] ReceivePool receive_pool() const;
@@ -81,8 +84,9 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// Keeps an object of the application with the endpoint, for example state that hooks need for this peer. It is kept
   /// until another set_context(), or as long as the endpoint. Call it in post_connecting(). The object is destroyed
   /// after the queue pairs, so it may own their buffers. It must not contain an EndPoint of this endpoint, because
-  /// neither would ever be destroyed: use a WeakEndPoint. set_context<T>(nullptr) removes it. Threads: not while
-  /// another thread calls it or context()
+  /// neither would ever be destroyed: use a WeakEndPoint. set_context<T>(nullptr) removes it.
+  ///
+  /// Threads  not while another thread calls it or context()
   template <typename T>
   void set_context(std::shared_ptr<T> context) const {
     own_context().set(std::move(context));
@@ -98,15 +102,18 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
 
   /// A barrier: returns when both ends have called it with the same tag, at most 255 bytes. Several threads may wait at
   /// barriers with different tags at a time. Tags that begin with "rdmacomm." are reserved for the library.
+  ///
   /// Returns  kTimeout: may be called again with the same tag, to continue waiting; kWrongState: the same, but the peer
   ///          waits at another tag, at which no local thread waits (the context names both); status() after the end
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) const;
   /// Sends the peer's application a message of up to TCPConnector::kMaxMessageBytes. Returns when the system has taken
   /// the bytes. Only an answer shows that the peer has read them.
+  ///
   /// Returns  kInvalidArgument: too long; kTimeout: if a message was sent in part by then, the endpoint ends; status()
   ///          after the end
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
   /// Waits for the next message that the peer sends by send_message().
+  ///
   /// Returns  kTimeout; kPeerClosed, kPeerLost and the like, when all messages from before the end have been received
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
   /// Readable, with edge-triggered epoll, when a message may have arrived. The endpoint owns the descriptor.
@@ -117,6 +124,7 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// Takes up to out.size() completions of all channels (except those with a completion queue of their own), without
   /// blocking, and returns the part of `out` that it filled. After the end it returns the remaining completions, then
   /// nothing: a polling loop must also check alive().
+  ///
   /// Errors  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
   [[nodiscard]] Polled poll(std::span<Completion> out) const noexcept;
   /// Waits for at least one completion, as HcaConfig::polling_mode says, and returns the part of `out` that it filled.
@@ -126,13 +134,15 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   ///         says how), and all completions have been taken; kStopped: stop() or close(); any other that status()
   ///         returns; kTimeout; as poll()
   [[nodiscard]] Result<std::span<Completion>> wait(std::span<Completion> out, Deadline deadline) const;
-  /// Waits for one completion and returns it. Errors as for wait().
+  /// Waits for one completion and returns it. Errors are as for wait().
   [[nodiscard]] Result<Completion> next(Deadline deadline) const;
-  /// The same two for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in
+  /// Like wait(), for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in
   /// every ThreadMode, unless a thread of the session polls it. One thread at a time for each channel.
-  /// Errors  kWrongState also: the channel has no completion queue of its own
+  ///
+  /// Errors  as wait(); kWrongState also: the channel has no completion queue of its own
   [[nodiscard]] Result<std::span<Completion>> wait(RDMAChannel& channel, std::span<Completion> out,
                                                    Deadline deadline) const;
+  /// Waits for one completion of such a channel and returns it. Errors are as for wait() with a channel.
   [[nodiscard]] Result<Completion> next(RDMAChannel& channel, Deadline deadline) const;
   /// Like poll(), for event loops of the application with epoll(7), poll(2) or a framework. PollingMode::kEpoll only.
   /// If it finds nothing, fd() becomes readable when there may be completions, or when the endpoint has ended. So call
@@ -144,27 +154,27 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   [[nodiscard]] Result<std::span<Completion>> poll_before_sleep(std::span<Completion> out) const;
 
   // Waiting; in every ThreadMode --------------------------------------------------------------------------------
-  // These functions concern the completion queue that the channels share, for which wait() waits. If each channel has
-  // its own thread and queue (ThreadMode::kThreadPerChannel), fd(), watch() and unwatch() concern the queue of the
-  // first channel.
 
-  /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. The endpoint owns the descriptor.
+  /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. The endpoint owns the descriptor. It
+  /// belongs to the completion queue that the channels share; in ThreadMode::kThreadPerChannel to that of the first
+  /// channel.
   [[nodiscard]] int fd() const;
   /// PollingMode::kEpoll only: waits for a descriptor of the application, too, and calls `function` with the events of
   /// epoll_ctl(2) that have occurred. The call is on the thread that waits, when it finds no completions: in wait() and
-  /// poll_before_sleep() in ThreadMode::kApplication, else on the thread that calls the hooks. `function` must not
-  /// throw. The caller keeps the ownership of the descriptor.
+  /// poll_before_sleep() in ThreadMode::kApplication, else on the thread that calls the hooks (in kThreadPerChannel, on
+  /// that of the first channel). `function` must not throw. The caller keeps the ownership of the descriptor.
+  ///
   /// Returns  kNotSupported: another polling mode; kInvalidArgument: an empty function; std::errc::file_exists: it is
   ///          watched already; or the error of epoll_ctl(2)
   [[nodiscard]] Status watch(int descriptor, std::uint32_t events,
                              std::function<void(std::uint32_t events)> function) const;
-  /// Call it before closing the descriptor. A call of its function that has begun on another thread may still run for a
-  /// short time.
+  /// Ends watch() for this descriptor. Call it before closing the descriptor. A call of its function that has begun on
+  /// another thread may still run for a short time.
   void unwatch(int descriptor) const noexcept;
   /// How often and how long threads have slept while waiting for this endpoint's completions: the sum over its
   /// completion queues. A queue that is shared with other endpoints has one count for all of them.
   [[nodiscard]] WaitCounts wait_counts() const;
-  /// The same for the completion queue of `channel` only. `channel` belongs to this endpoint.
+  /// The same for the completion queue of `channel` only. All counts are 0 if `channel` is of another endpoint.
   [[nodiscard]] WaitCounts wait_counts(const RDMAChannel& channel) const;
 
   // The end of the endpoint -------------------------------------------------------------------------------------
@@ -192,21 +202,25 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// In a hook, of this endpoint or of any other, it only stops and returns ok at once, because hooks never wait for
   /// each other. Buffers are then in use until on_ended; in ThreadMode::kApplication until a later close(), or until
   /// the last handle is gone.
+  ///
   /// Returns  kTimeout: the device did not return all completions within kDrainTime, or hooks of this endpoint have not
   ///          returned within kCloseTime. Buffers may then still be in use. close() may be called again; it returns
   ///          kTimeout until nothing is outstanding
   Status close() const;
-  static constexpr std::chrono::seconds kDrainTime{2};
-  static constexpr std::chrono::seconds kCloseTime{10};
+  static constexpr std::chrono::seconds kDrainTime{2};   ///< how long close() waits for the device
+  static constexpr std::chrono::seconds kCloseTime{10};  ///< how long close() waits for hooks that are running
 
  private:
   [[nodiscard]] Context& own_context() const;
 };
 
-/// A reference to an endpoint that does not keep it alive. A value. Threads: as for EndPoint
+/// A reference to an endpoint that does not keep it alive. A value.
+///
+/// Threads  as for EndPoint
 class RDMACOMM_API WeakEndPoint {
  public:
-  WeakEndPoint() noexcept = default;
+  WeakEndPoint() noexcept = default;  ///< refers to no endpoint: lock() returns an empty handle
+  /// Refers to the same endpoint as the handle `endpoint`; to none if that is empty.
   WeakEndPoint(const EndPoint& endpoint) noexcept : core_(endpoint.core()) {}  // NOLINT(google-explicit-constructor)
   /// The endpoint; empty: no EndPoint handle was left.
   [[nodiscard]] EndPoint lock() const noexcept { return core_.lock(); }

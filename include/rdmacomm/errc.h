@@ -15,7 +15,7 @@ namespace rdmacomm {
 /// The numbers are part of the wire format: a REJECT carries the sender's code. So a number never changes its meaning
 /// and is never reused. New codes get the next number, wherever they stand in this list.
 enum class Errc : int {
-  kOk = 0,
+  kOk = 0,  ///< success
   // Requests that cannot be fulfilled.
   kInvalidArgument = 1,    ///< a value outside its documented range; the context names value and range
   kBeyondDeviceLimit = 2,  ///< a request larger than the device offers; the context has both numbers
@@ -27,7 +27,7 @@ enum class Errc : int {
   kNotSupported = 8,       ///< the device or this build has no such operation
   // Posting.
   kSendQueueFull = 9,         ///< the send queue is full: poll, then retry
-  kReceiveQueueFull = 10,     ///< the same for the receive queue
+  kReceiveQueueFull = 10,     ///< the receive queue is full: poll, then retry
   kNotConnected = 11,         ///< the queue pair is not in RTS (send side) or not past INIT (receive side)
   kCompletionQueueFull = 12,  ///< a shared completion queue cannot hold the requests of one more queue pair
   // Completions. Each code stands for one ibv_wc_status, or for several that require the same reaction.
@@ -35,7 +35,7 @@ enum class Errc : int {
   kLocalProtection = 14,       ///< a local slice is not (or no longer) registered, or lacks local write
   kLocalQueuePair = 15,        ///< the local queue pair found an inconsistency (IBV_WC_LOC_QP_OP_ERR)
   kRemoteAccess = 16,          ///< wrong rkey, out of bounds, or the remote region does not permit the operation
-  kRemoteInvalidRequest = 17,  ///< the peer refused the request as malformed, e.g. its receive buffer is too short
+  kRemoteInvalidRequest = 17,  ///< the peer refused the request: for example, its receive buffer is too short
   kRemoteOperation = 18,       ///< the peer could not execute the request
   kRnrRetryExceeded = 19,      ///< the peer posted no receive buffer within rnr_retry x min_rnr_timer
   kRetryExceeded = 20,         ///< no answer from the peer within timeout x (retry_count + 1): dead or unreachable
@@ -66,11 +66,14 @@ inline constexpr int kMaxErrc = static_cast<int>(Errc::kPeerClosed);
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.
 [[nodiscard]] RDMACOMM_API const std::error_category& errc_category() noexcept;
 
+/// Makes a std::error_code in errc_category(). std::error_code calls it when it is made from an Errc, or compared with
+/// one.
 [[nodiscard]] inline std::error_code make_error_code(Errc e) noexcept {
   return {static_cast<int>(e), errc_category()};
 }
 
 }  // namespace rdmacomm
 
+/// Lets an Errc convert to a std::error_code.
 template <>
 struct std::is_error_code_enum<rdmacomm::Errc> : std::true_type {};

@@ -25,7 +25,8 @@ namespace rdmacomm {
 /// BufferLease.
 class RDMACOMM_API MessagePart {
  public:
-  MessagePart() = default;  ///< the end: no more messages; also the state after a move
+  MessagePart() = default;  ///< the end: no more messages
+  /// Takes the message and its memory. `other` is then the end, as if default-constructed.
   MessagePart(MessagePart&& other) noexcept
       : is_message_(std::exchange(other.is_message_, false)),
         message_bytes_(std::exchange(other.message_bytes_, 0)),
@@ -33,6 +34,7 @@ class RDMACOMM_API MessagePart {
         last_(std::exchange(other.last_, false)),
         block_(std::move(other.block_)),
         lease_(std::move(other.lease_)) {}
+  /// The same. Gives back the memory that this object had.
   MessagePart& operator=(MessagePart&& other) noexcept {
     is_message_ = std::exchange(other.is_message_, false);
     message_bytes_ = std::exchange(other.message_bytes_, 0);
@@ -42,15 +44,17 @@ class RDMACOMM_API MessagePart {
     lease_ = std::move(other.lease_);
     return *this;
   }
-  ~MessagePart() = default;
+  ~MessagePart() = default;  ///< release()
 
   /// Whether this is a message or a part of one; true also for a message without bytes. False: the end.
   explicit operator bool() const noexcept { return is_message_; }
+  /// The bytes of this part, until release(). Empty for a message without bytes, and for the end.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return lease_ ? std::span<const std::byte>(lease_.bytes()) : block_.bytes();
   }
-  /// The size of the whole message, and the position of these bytes in it.
+  /// The size of the whole message, in bytes.
   [[nodiscard]] std::uint64_t message_bytes() const noexcept { return message_bytes_; }
+  /// The position of bytes() in the message: 0 in its first or only part.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
   /// Whether the message ends here.
   [[nodiscard]] bool last() const noexcept { return last_; }
@@ -92,39 +96,48 @@ class RDMACOMM_API MessageStream {
   /// Maximum number of announced parts of larger messages that the peer has not read yet.
   static constexpr int kMaxAnnounced = 4;
 
-  /// Like StreamOptions::channel(), for a stream of messages.
+  /// Like StreamOptions::channel(), for a stream of messages: with the additional requests that larger messages need.
   [[nodiscard]] static ChannelConfig channel(const StreamOptions& options, std::string name);
   /// Like RDMAStream::open().
   ///
-  /// channel  created with channel() and the same options
-  /// pool     in the channel's protection domain (mostly the device's own); for larger messages, sent and received. Its
-  ///          BufferPoolOptions::remote_access has kRead, so that the peer can read. Several streams may share it; each
-  ///          keeps it alive
-  /// Returns  as RDMAStream::open(); kInvalidArgument also: the pool
+  /// endpoint  established
+  /// channel   created with channel() and the same options
+  /// pool      in the channel's protection domain (mostly the device's own); for larger messages, sent and received.
+  ///           Its BufferPoolOptions::remote_access has kRead, so that the peer can read. Several streams may share it;
+  ///           each keeps it alive
+  /// options   of the local end
+  /// deadline  until when the peer must have called it, too
+  /// Returns   as RDMAStream::open(); kInvalidArgument also: the pool
   [[nodiscard]] static Result<MessageStream> open(const EndPoint& endpoint, RDMAChannel& channel,
                                                   const BufferPool& pool, const StreamOptions& options,
                                                   Deadline deadline);
   MessageStream() noexcept = default;  ///< no stream: only assignment and operator bool are allowed
+  /// Takes the stream. `other` then has none, as if default-constructed.
   MessageStream(MessageStream&& other) noexcept = default;
+  /// The same. Ends the stream that this object had, as the destructor does.
   MessageStream& operator=(MessageStream&& other) noexcept;
-  ~MessageStream();  ///< as ~RDMAStream()
-  explicit operator bool() const noexcept { return link_ != nullptr; }
+  ~MessageStream();                                                     ///< as ~RDMAStream()
+  explicit operator bool() const noexcept { return link_ != nullptr; }  ///< whether it has a stream, also an ended one
 
   // Sending -----------------------------------------------------------------------------------------------------
 
   /// Lends registered memory of block_bytes() for a message. As RDMAStream::lend().
   [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
   /// Makes the first `count` bytes of the lent memory a message. It is sent now, or when the peer has room.
+  ///
   /// count    0..block_bytes(); a larger value is a bug in the program and ends it
   /// Returns  ok, or the reason why the stream has ended
   [[nodiscard]] Status commit(std::size_t count);
   /// Sends a message of any size, also 0, by copying it: into a block, or into blocks of the pool.
+  ///
   /// Returns  as lend(); also kTimeout: the pool had no room. If part of the message was sent by then, the stream is
   ///          aborted
   [[nodiscard]] Status send(std::span<const std::byte> message, Deadline deadline);
   /// Sends the bytes of `lease` without copying them, and gives it back when the peer has them; also on errors.
-  /// lease    of the pool, or of another pool on the same device that lets peers read
-  /// Returns  as send()
+  ///
+  /// lease     of the pool, or of another pool on the same device that lets peers read
+  /// deadline  until when to wait for room
+  /// Returns   as the other send()
   [[nodiscard]] Status send(BufferLease lease, Deadline deadline);
   /// Waits until all messages are posted to the device.
   [[nodiscard]] Status flush(Deadline deadline);
@@ -135,17 +148,20 @@ class RDMACOMM_API MessageStream {
 
   /// Waits for the next message, or for the next part of one; see MessagePart. The caller may hold several parts at a
   /// time.
+  ///
   /// Returns  as all waits of RDMAStream
   [[nodiscard]] Result<MessagePart> receive(Deadline deadline);
 
   // Both --------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] Status close(Deadline deadline);  ///< this and the functions below: as for RDMAStream
-  void abort(std::string_view reason);
-  [[nodiscard]] Status status() const;
+  [[nodiscard]] Status close(Deadline deadline);  ///< as RDMAStream::close()
+  void abort(std::string_view reason);            ///< as RDMAStream::abort()
+  [[nodiscard]] Status status() const;            ///< as RDMAStream::status()
   /// The largest message that lend() and commit() can send.
   [[nodiscard]] std::size_t block_bytes() const;
+  /// As RDMAStream::counts(). Each part of a larger message is one block, which counts when it is announced.
   [[nodiscard]] StreamCounts counts() const;
+  /// The endpoint that it was opened on. The reference is valid while the stream lives.
   [[nodiscard]] const EndPoint& endpoint() const;
 
  private:

@@ -13,7 +13,7 @@ namespace rdmacomm {
 enum class PollingMode : std::uint8_t {
   kBusyPoll,           ///< the thread spins on a core: lowest latency
   kCompletionChannel,  ///< the thread sleeps until the device wakes it: lowest use of CPU
-  kEpoll,              ///< the same with epoll: it can watch more descriptors, and has a descriptor itself
+  kEpoll,              ///< the thread sleeps with epoll: it can watch more descriptors, and has a descriptor itself
   kAdaptive,           ///< spins for a while, then sleeps: under traffic nearly the latency of kBusyPoll
 };
 [[nodiscard]] RDMACOMM_API const char* to_text(
@@ -21,6 +21,7 @@ enum class PollingMode : std::uint8_t {
 
 /// Options of the polling modes. A value.
 struct RDMACOMM_API WaitOptions {
+  /// The largest `spin`: one second.
   static constexpr std::chrono::microseconds kMaxSpin{1'000'000};
 
   /// kBusyPoll, kAdaptive: yields the core once after this number of consecutive empty polls. 0: never. 1024 polls take
@@ -45,6 +46,7 @@ struct RDMACOMM_API WaitCounts {
   [[nodiscard]] double spun_share() const noexcept {
     return waits == 0 ? 1 : 1 - static_cast<double>(slept) / static_cast<double>(waits);
   }
+  /// Adds the counters of `other`, for a sum over several queues.
   WaitCounts& operator+=(const WaitCounts& other) noexcept {
     waits += other.waits;
     slept += other.slept;

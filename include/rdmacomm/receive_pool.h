@@ -22,9 +22,13 @@ struct RDMACOMM_API ReceivePoolOptions {
   std::size_t message_bytes = 4096;  ///< bytes of each receive, and the longest message that can arrive; >= 1
   int low_water = 0;                 ///< 0..depth - 1; the device reports when fewer are posted. 0: it does not
 
+  /// Checks the ranges above.
+  ///
+  /// limits   RDMADevice::limits() of the device
   /// Returns  kInvalidArgument: a value outside its range; kBeyondDeviceLimit: depth; kNotSupported: the device has no
   ///          shared receive queues. The context names the value and the bound
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
+  /// Whether all values are equal, as they must be for all endpoints of a receive_pool_key.
   bool operator==(const ReceivePoolOptions&) const = default;
 };
 
@@ -47,19 +51,23 @@ class RDMACOMM_API ReceivePool : public detail::SharedHandle<ReceivePoolCore> {
  public:
   using SharedHandle::SharedHandle;
 
+  /// The options that it was created with. The reference is valid while the pool lives.
   [[nodiscard]] const ReceivePoolOptions& options() const;
   /// The message of a completed receive, until it is given back. Empty: the receive failed, or a WRITE_WITH_IMM took
   /// it.
+  ///
   /// completion  of a receive on a channel of this pool, not given back yet
   [[nodiscard]] std::span<std::byte> message(const Completion& completion) const;
   /// For hooks: the receive is not given back when the hook returns. The application calls give_back() later.
   void keep(const Completion& completion) const;
   /// Posts the receive again. Its message must not be read any more. Also possible after the channel has ended.
+  ///
   /// Returns  kWrongState: it was given back already; or the device's error (the receive is then lost)
   /// Cost     no allocation, lock, log or system call in the library, except once each time that the pool was low
   [[nodiscard]] Outcome give_back(const Completion& completion) const;
   /// Gives back all receives in `completions` that were not kept, many with one doorbell. `completions` are from poll()
   /// or wait(), and may be of any channels and pools.
+  ///
   /// Returns  the first error of a device
   static Outcome give_back_unkept(std::span<const Completion> completions) noexcept;
 

@@ -15,11 +15,12 @@ namespace rdmacomm {
 /// A range of remote memory, for WRITE, READ and atomics. A value. It is valid while the peer keeps its RDMABuffer. It
 /// grants no access by itself: the peer's registration decides.
 struct RDMACOMM_API RemoteRegion {
+  /// The number of bytes that encode() returns.
   static constexpr std::size_t kWireBytes = 20;
 
   std::uint64_t address = 0;  ///< the peer's virtual address
   std::uint64_t length = 0;   ///< bytes
-  std::uint32_t rkey = 0;
+  std::uint32_t rkey = 0;     ///< the remote key of the registration; the peer's device checks it
 
   /// `length_` bytes from `offset` on. kInvalidArgument: the range is not inside this region.
   [[nodiscard]] Result<RemoteRegion> slice(std::uint64_t offset, std::uint64_t length_) const;

@@ -43,28 +43,30 @@ struct RDMACOMM_API SessionOptions {
   /// whole, or its host is gone. Sessions send one heartbeat each second. 3 s..1 h; 0: never lost, so that peers can be
   /// stopped in a debugger.
   std::chrono::milliseconds silent_peer_after{10'000};
-  /// Server: where to listen; an empty host means every address, port 0 lets the system choose. Client: the server.
+  /// Servers: where to listen; an empty host means every address, port 0 lets the system choose. Clients: the server.
   HostPort address = {};
-  /// Server: maximum number of connections in the handshake at a time, 1..1024; further connections wait. Each uses a
+  /// Servers: maximum number of connections in the handshake at a time, 1..1024; further connections wait. Each uses a
   /// thread, for at most a few times tcp.handshake_timeout.
   int handshake_slots = 64;
-  /// Server: maximum number of these connections from one source, 1..1024. A source is one IPv4 address, or one IPv6
-  /// network of 64 bits. So a host that connects and sends nothing cannot keep clients of other addresses out.
+  /// Servers: maximum number of connections in the handshake from one source, 1..1024. A source is one IPv4 address, or
+  /// one IPv6 network of 64 bits. So a host that connects and sends nothing cannot keep clients of other addresses out.
   int handshakes_per_source = 32;
-  /// Server: a handshake keeps its slot at least for this time, 1 ms..1 h. After that the session may end it, if all
+  /// Servers: a handshake keeps its slot at least for this time, 1 ms..1 h. After that the session may end it, if all
   /// slots are taken and a waiting client's source has fewer slots. The session then ends a random handshake of the
   /// source with the most slots.
   std::chrono::milliseconds handshake_patience{1000};
-  /// Server: maximum number of connections that wait for a slot, 1..4096. Each uses a descriptor. Beyond this number
+  /// Servers: maximum number of connections that wait for a slot, 1..4096. Each uses a descriptor. Beyond this number
   /// the session drops a random waiting connection of the source with the most waiting connections.
   int waiting_handshakes = 256;
   /// Maximum number of endpoints at a time, 1..65536; further clients are refused.
   int max_endpoints = 1024;
-  /// Server: maximum number of endpoints of one source at a time, 1..65536; further clients are refused. Values above
-  /// max_endpoints mean max_endpoints: one host can then take all of them.
+  /// Servers: maximum number of endpoints of one source (as for handshakes_per_source) at a time, 1..65536; further
+  /// clients are refused. Values above max_endpoints mean max_endpoints: one host can then take all of them.
   int max_endpoints_per_source = 512;
 
-  /// kInvalidArgument: a value outside its range; the context names it.
+  /// Checks the ranges above, also those of `device` and `tcp`. start() and connect() call it.
+  ///
+  /// Returns  kInvalidArgument: a value outside its range; the context names it
   [[nodiscard]] Status validate() const;
 };
 
@@ -86,17 +88,18 @@ struct RDMACOMM_API PeerInfo {
 /// Threads. Hooks of one endpoint never overlap and are called in the order below. Exception: between on_established
 /// and on_disconnected, completion hooks of different channels may overlap in ThreadMode::kThreadPerChannel, and for
 /// channels on devices of their own. Hooks of different endpoints may run at the same time on different threads:
-///   init_session                   the thread that calls start() or the first connect()
-///   lazy_config_hca,               client: the thread that calls connect(); server: a thread of the session for each
-///   post_connecting                connection in the handshake
-///   on_established,                ThreadMode::kApplication: on_established on the thread of post_connecting,
-///   on_disconnected                on_disconnected on the session's control thread;
-///                                  else: the thread that calls the completion hooks
-///   on_ended                       as on_disconnected; the thread of post_connecting, if on_established was not called
-///   on_completion                  the channel's thread, the endpoint's, or the completion queue's; not in
-///                                  ThreadMode::kApplication
-///   on_receives_low                the session's control thread
-///   on_connect_failed              server: as lazy_config_hca
+///
+/// - init_session: the thread that calls start() or the first connect()
+/// - lazy_config_hca, post_connecting: at a client the thread that calls connect(); at a server a thread of the session
+///   for each connection in the handshake
+/// - on_established: in ThreadMode::kApplication the thread of post_connecting; else the thread that calls the
+///   completion hooks
+/// - on_disconnected: in ThreadMode::kApplication the session's control thread; else the thread that calls the
+///   completion hooks
+/// - on_ended: as on_disconnected; the thread of post_connecting, if on_established was not called
+/// - on_completion: the channel's thread, the endpoint's, or the completion queue's; not in ThreadMode::kApplication
+/// - on_receives_low: the session's control thread
+/// - on_connect_failed: at a server the same as lazy_config_hca
 ///
 /// Rules. Hooks may call all functions of the library, except that they must not destroy the session. stop() of their
 /// session and close() of any EndPoint do not wait in a hook. Do not block in a hook. A hook on the control thread
@@ -144,11 +147,11 @@ class RDMACOMM_API SessionHooks {
   /// calls one of the seven hooks that follow. Not in ThreadMode::kApplication, the default: there the application
   /// takes the completions with EndPoint::poll() and wait().
   virtual void on_completion(const EndPoint& endpoint, const Completion& completion);
-  virtual void on_send_done(const EndPoint&, const Completion&) {}
-  virtual void on_recv_done(const EndPoint&, const Completion&) {}
-  virtual void on_write_done(const EndPoint&, const Completion&) {}  ///< local WRITE and WRITE_WITH_IMM
-  virtual void on_read_done(const EndPoint&, const Completion&) {}
-  virtual void on_atomic_done(const EndPoint&, const Completion&) {}
+  virtual void on_send_done(const EndPoint&, const Completion&) {}    ///< a local SEND is complete
+  virtual void on_recv_done(const EndPoint&, const Completion&) {}    ///< a SEND of the peer has filled a receive
+  virtual void on_write_done(const EndPoint&, const Completion&) {}   ///< a local WRITE or WRITE_WITH_IMM is complete
+  virtual void on_read_done(const EndPoint&, const Completion&) {}    ///< a local READ has filled its slices
+  virtual void on_atomic_done(const EndPoint&, const Completion&) {}  ///< a local atomic has stored the old value
   virtual void on_recv_write_imm_done(const EndPoint&, const Completion&) {
   }  ///< a WRITE_WITH_IMM of the peer took a receive
   /// A request of any kind failed. After the first failure that is not kFlushed the channel cannot be used any more. At
@@ -178,8 +181,11 @@ class RDMACOMM_API SessionHooks {
   /// ReceivePool::times_low().
   virtual void on_receives_low(const ReceivePool& pool) { (void)pool; }
 
-  /// Server: a connection did not become an endpoint. It sent other data than a handshake, or nothing in time, or it
-  /// was closed, or it was refused.
+  /// Called by servers when a connection did not become an endpoint. It sent other data than a handshake, or nothing in
+  /// time, or it was closed, or it was refused.
+  ///
+  /// peer     the address of the connection
+  /// why      the reason
   /// Returns  whether the application has handled it. If not, the session logs a refusal as a warning, and all else at
   ///          level 1. It logs at most one such warning in 10 s, which says how many other refusals occurred
   virtual bool on_connect_failed(const std::string& peer, const Error& why) {
@@ -193,14 +199,23 @@ class RDMACOMM_API SessionHooks {
 /// does nothing. SessionHooks describes them. Only the general completion hook is here. If it is given, an endpoint in
 /// ThreadMode::kApplication is refused with kInvalidArgument, because no thread would call it.
 struct RDMACOMM_API SessionFunctions {
+  /// As SessionHooks::init_session(); empty: ok.
   std::function<Status(const RDMADevice& device)> init_session{};
+  /// As SessionHooks::lazy_config_hca(); empty: the default configuration.
   std::function<Status(HcaConfig& hca, const PeerInfo& peer)> lazy_config_hca{};
+  /// As SessionHooks::post_connecting(); empty: ok.
   std::function<Status(const EndPoint& endpoint)> post_connecting{};
+  /// As SessionHooks::on_established().
   std::function<void(const EndPoint& endpoint)> on_established{};
+  /// As SessionHooks::on_completion(), for all operations and for failures; empty: completions are dropped.
   std::function<void(const EndPoint& endpoint, const Completion& completion)> on_completion{};
+  /// As SessionHooks::on_disconnected().
   std::function<void(const EndPoint& endpoint, const Status& why)> on_disconnected{};
+  /// As SessionHooks::on_ended().
   std::function<void(const EndPoint& endpoint, const Status& why)> on_ended{};
+  /// As SessionHooks::on_receives_low().
   std::function<void(const ReceivePool& pool)> on_receives_low{};
+  /// As SessionHooks::on_connect_failed(); empty: false, so the session logs the failure.
   std::function<bool(const std::string& peer, const Error& why)> on_connect_failed{};
 };
 
@@ -223,6 +238,7 @@ class RDMACOMM_API RDMASession {
   [[nodiscard]] std::vector<EndPoint> endpoints() const;
   /// The device; empty before start() or the first connect().
   [[nodiscard]] RDMADevice device() const;
+  /// The options that it was created with. The reference is valid while the session lives.
   [[nodiscard]] const SessionOptions& options() const;
 
  private:
@@ -239,21 +255,26 @@ class RDMACOMM_API RDMASession {
   std::unique_ptr<SessionCore> core_;
 };
 
-/// The session that listens. Threads: see RDMASession. Hooks: see SessionHooks.
+/// The session that listens. Its threads: see RDMASession. Its hooks: see SessionHooks.
 ///
 /// A connection that sends nothing, garbage, or half a handshake uses one of SessionOptions::handshake_slots until its
 /// deadline; others are served meanwhile. Clients of other addresses get in, however many such connections come from
 /// one address. A client for which no slot is left receives kServerBusy.
 class RDMACOMM_API ServerSession final : public RDMASession {
  public:
-  /// hooks  must not own the session; nullptr: no hooks
+  /// Makes a session that is not started.
+  ///
+  /// options  start() checks them
+  /// hooks    must not own the session; nullptr: no hooks
   explicit ServerSession(SessionOptions options = {}, std::shared_ptr<SessionHooks> hooks = nullptr)
       : RDMASession(std::move(options), std::move(hooks), true) {}
+  /// The same with functions as hooks, which the session keeps. They must not own the session.
   ServerSession(SessionOptions options, SessionFunctions functions)
       : RDMASession(std::move(options), std::move(functions), true) {}
 
   /// Opens the device, listens, and returns; from then on peers are accepted. If options().device does not name a
   /// device, the device that has options().address is opened. May be called once.
+  ///
   /// Returns  kInvalidArgument: SessionOptions::validate(); kWrongState: started already; kStopped;
   ///          std::errc::address_in_use: another program listens there; or as open_device(), init_session() and
   ///          TCPListener::listen. Looking up the name of a host takes at most tcp.connect_timeout in all
@@ -264,8 +285,10 @@ class RDMACOMM_API ServerSession final : public RDMASession {
   /// Waits for the next endpoint that is established and was not returned before. For applications without hooks. An
   /// endpoint in ThreadMode::kApplication is also returned if its peer has disconnected meanwhile, because its
   /// completions can still be polled; at most kMaxEndedUnclaimed of these are kept.
-  /// Returns  kTimeout; kStopped
+  ///
+  /// Returns  kTimeout; kStopped; kWrongState: before start()
   [[nodiscard]] Result<EndPoint> accept(Deadline deadline) const;
+  /// Maximum number of ended endpoints that wait for accept().
   static constexpr std::size_t kMaxEndedUnclaimed = 16;
 
   /// Ends the handshake of a client that is not established yet. The client receives `why`; after kServerBusy it tries
@@ -273,21 +296,27 @@ class RDMACOMM_API ServerSession final : public RDMASession {
   /// call it.
   ///
   /// peer_address  PeerInfo::address
+  /// why           its code and its text are sent to the client
   void end_handshake(const std::string& peer_address, const Error& why) const;
 };
 
-/// The session that connects. Threads: see RDMASession. Hooks: see SessionHooks.
+/// The session that connects. Its threads: see RDMASession. Its hooks: see SessionHooks.
 class RDMACOMM_API ClientSession final : public RDMASession {
  public:
-  /// hooks  must not own the session; nullptr: no hooks
+  /// Makes a session without a device. The first connect() opens it.
+  ///
+  /// options  connect() checks them
+  /// hooks    must not own the session; nullptr: no hooks
   explicit ClientSession(SessionOptions options = {}, std::shared_ptr<SessionHooks> hooks = nullptr)
       : RDMASession(std::move(options), std::move(hooks), false) {}
+  /// The same with functions as hooks, which the session keeps. They must not own the session.
   ClientSession(SessionOptions options, SessionFunctions functions)
       : RDMASession(std::move(options), std::move(functions), false) {}
 
   /// Connects to options().address. May be called repeatedly, also by several threads: each call creates an endpoint.
   /// The first call opens the device. If options().device does not name a device, the device on the route to the server
   /// is opened. All endpoints of a session are on one device.
+  ///
   /// Returns  kInvalidArgument: SessionOptions::validate(); std::errc::connection_refused: no process listens there;
   ///          kTimeout: no answer; std::errc::resource_unavailable_try_again: no name server answered; kPeerRefused:
   ///          the server refused (the context has its reason); kServerBusy: the server had too many clients until
@@ -302,6 +331,7 @@ class RDMACOMM_API ClientSession final : public RDMASession {
 struct RDMACOMM_API OpenFor {
   HostPort address{};      ///< address of the server; if is_server, an empty host means every address
   bool is_server = false;  ///< whether `address` is for a server to listen at
+  /// How the peers will connect. Devices that cannot be connected in this way are not chosen, unless they are named.
   ConnectorKind connector = ConnectorKind::kAuto;
   /// Until when to look up the host's name (a client repeats the lookup while it fails temporarily). Empty: for the
   /// default of TcpOptions::connect_timeout.

@@ -4,6 +4,7 @@
 
 #include "rdmacomm/version.h"
 
+/// The names of the software device and of the environment variables that change its behaviour.
 namespace rdmacomm::softdev {
 
 /// The name of the software device.
