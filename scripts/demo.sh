@@ -13,8 +13,9 @@ Sets up, builds and shows rdmacomm at work, on this machine alone:
   2. builds the library and the programs (preset release, in build/release);
   3. runs ping_pong_test: a server and a client process use every verb once and verify each byte;
   4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table;
-  5. sends 256 MiB by rdma_send to rdma_recv, through port 2020;
-  6. copies 64 MiB by rdma_copy to a server, then only what is new of it (--delta).
+  5. runs mesh_comm_service: eight processes write to each other, and build/mesh.svg is a picture of the rates;
+  6. sends 256 MiB by rdma_send to rdma_recv, through port 2020;
+  7. copies 64 MiB by rdma_copy to a server, then only what is new of it (--delta).
 The first RDMA device with an active port is used; without one, the software device soft0.
 
   --no-install   install nothing: say what is missing, and exit 1
@@ -45,6 +46,8 @@ say "ping_pong_test: every verb once, verified, then a timed ping-pong"
 build/release/bin/ping_pong_test --role=both "${options[@]}"
 say "lat_bw_benchmark: two processes, all operations"
 build/release/bin/lat_bw_benchmark --role=both --sizes=8,4K,64K,1M --duration=0.2 "${options[@]}"
+say "mesh_comm_service: eight processes, each to each other; a picture of the rates in build/mesh.svg"
+build/release/bin/mesh_comm_service --local=8 --duration=1 --heatmap=build/mesh.svg "${options[@]}" | tail -n 15
 say "rdma_send | rdma_recv: 256 MiB, with a checksum"
 build/release/bin/rdma_recv --timeout=20 --stats "${options[@]}" >/dev/null &
 head -c 256M /dev/zero | build/release/bin/rdma_send 127.0.0.1 --stats "${options[@]}"

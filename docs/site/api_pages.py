@@ -37,7 +37,7 @@ def declarations(xml, name):
     compound = ElementTree.parse(next(file for file in xml.glob("*_8h.xml") if file_name(file) == name)).getroot().find("compounddef")
     for inner in compound.findall("innerclass"):
         of_class = ElementTree.parse(xml / f"{inner.get('refid')}.xml").getroot().find("compounddef")
-        short = inner.text.removeprefix("rdmacomm::")
+        short = inner.text.removeprefix("rdmacomm::").removeprefix("detail::")
         options = ":members:\n" if of_class.findall("sectiondef") else ""
         if "::" not in short:
             rows.append((line_of(of_class), short, directive(of_class.get("kind"), inner.text, options)))

@@ -40,6 +40,7 @@ class RDMACOMM_API SharedHandle {
   [[nodiscard]] const std::shared_ptr<Core>& core() const noexcept { return core_; }
 
  protected:
+  /// For the classes of the handles. An empty handle ends the program.
   [[nodiscard]] Core& object() const noexcept {
     if (core_ == nullptr) die_of_misuse_of_empty(kHandleName<Core>);
     return *core_;

@@ -15,16 +15,21 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/support"))
 from hosts import Hosts, why_not  # noqa: E402  pylint: disable=wrong-import-position
+from listening import listens  # noqa: E402  pylint: disable=wrong-import-position
 
 BIN = os.environ.get("RDMACOMM_BIN", "")
 BUILD = pathlib.Path(BIN).parent
+SLOW = float(os.environ.get("RDMACOMM_SLOWNESS", "1"))
 REASON = why_not() if BIN else "RDMACOMM_BIN does not name the folder of the programs"
-SECONDS = 120
+if SLOW > 1:
+    REASON = "the tests of the programs run them with sanitizers"
+SECONDS = 60 * SLOW
 
 DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "example/README.md", ROOT / "bench/README.md",
                                *sorted((ROOT / "docs").rglob("*.md"))) if path.name != "tutorial.md"]
@@ -32,15 +37,14 @@ PROGRAMS = {"ping_pong_test", "lat_bw_benchmark", "mesh_comm_service", "rdma_sen
             "contract_tests", "channel_tests", "fuzz_handshake", "demo.sh", "test.sh", "fuzz.sh", "docs.sh"}
 PATHS = (".ci/run", "tests/kernel_vm/run", "build/")
 
-# What stands in a document, and what is run instead: paths that a test must not write to, and times.
+# Texts of the documents, and the texts that are run instead: paths that a test must not write to, and times.
 SHORTER = (("/data", "data"), ("--duration=10", "--duration=1"), ("PROGRAM...", "ibv_devinfo -d {}"))
 
-# The commands that run elsewhere, and where. ".ci/run" stands for a check of continuous integration.
+# The commands that run elsewhere: the name of the ctest test, or of a class below. ".ci/run" is continuous integration.
 ELSEWHERE = {
     "scripts/demo.sh": ".ci/run (its builds and programs)",
     "scripts/test.sh": ".ci/run",
     "scripts/test.sh --vm": ".ci/run",
-    "scripts/docs.sh": ".ci/run",
     "scripts/docs.sh --check": ".ci/run",
     "scripts/fuzz.sh": ".ci/run",
     "scripts/fuzz.sh --executions=10000000 handshake": "scripts.fuzz",
@@ -52,6 +56,9 @@ ELSEWHERE = {
     "tests/kernel_vm/run -- ibv_devinfo -v": "kernel_vm",
     "tests/kernel_vm/run -- bash": "kernel_vm",
     "tests/kernel_vm/run -- tests/kernel_vm/suite.py --only=programs rxe": "kernel_vm",
+    "cmake --install build/release --prefix ~/rdmacomm-installed --component rdmacomm": "OwnProgram",
+    "cmake -S ~/hello -B ~/hello/build -DCMAKE_PREFIX_PATH=$HOME/rdmacomm-installed": "OwnProgram",
+    "cmake --build ~/hello/build": "OwnProgram",
     "build/release/bin/01_hello": "docs.tutorial",
     "build/release/bin/01_hello 127.0.0.1:41273": "docs.tutorial",
     "srun --nodes=16 mesh_comm_service --heatmap=mesh.svg --json=mesh.json": "programs.mesh_comm_service, with the environment that Slurm sets",
@@ -64,6 +71,7 @@ SCENES = [
     [(2, "build/release/bin/ping_pong_test --role=server"), (1, "build/release/bin/ping_pong_test --role=client --server=HOST")],
     [(1, "build/release/bin/lat_bw_benchmark --ops=write --sizes=8,64K,1M")],
     [(1, "build/release/bin/mesh_comm_service --local=8 --duration=1")],
+    [(1, "build/release/bin/mesh_comm_service --local=8 --heatmap=mesh.svg"), (1, "+grep -q '</svg>' mesh.svg")],
     [(2, "build/release/bin/rdma_recv > copy"), (1, "build/release/bin/rdma_send HOST < file"), (1, "+cmp file ../node2/copy")],
     [(2, "&build/release/bin/rdma_copy --serve --root=/data --listen=::"), (1, "build/release/bin/rdma_copy -ra tree/ HOST:backup"),
      (1, "+diff -r tree ../node2/data/backup")],
@@ -123,7 +131,7 @@ def documented():
 
 
 def is_selection(command):
-    """Whether a command runs a part of this project's tests. The selection is checked; the tests run anyway."""
+    """Whether a command runs some of the tests. Only its selection is checked here, because ctest runs the tests."""
     return re.search(r"\bctest --preset dev|/\w+_tests --gtest_filter=", command) is not None
 
 
@@ -161,6 +169,31 @@ class Selections(unittest.TestCase):
                 shown = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=SECONDS)
                 self.assertEqual(shown.returncode, 0, shown.stderr)
                 self.assertRegex(shown.stdout, r"(?m)Total Tests: [1-9]|^  \w+")
+
+
+@unittest.skipUnless(BIN and SLOW == 1, "needs the programs, built without sanitizers")
+class OwnProgram(unittest.TestCase):
+    """README.md, "Write your own program": the library is installed, and a project is built with it."""
+
+    def test_the_steps_of_the_readme(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        steps = re.search(r"(?<=\n\n)(?: {4}.*\n)*? {4}cmake --install .*\n(?: {4}.*\n)+", readme)[0]
+        programs = re.findall(r"^ {4}(~/hello/build/hello)(?: (127\.0\.0\.1:)\d+)? +# .*?((?:listening|notified).*)", readme, re.M)
+        self.assertEqual(len(programs), 2)
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            top = pathlib.Path(folder, "clone")
+            (top / "build").mkdir(parents=True)
+            (top / "build/release").symlink_to(BUILD)
+            (top / "example").symlink_to(ROOT / "example")
+            options = {"shell": True, "cwd": top, "env": os.environ | {"HOME": folder}, "text": True, "executable": "/bin/bash"}
+            built = subprocess.run(f"set -e\n{steps}", capture_output=True, timeout=5 * SECONDS, check=False, **options)
+            self.assertEqual(built.returncode, 0, built.stdout + built.stderr)
+            server = subprocess.Popen(f"exec {programs[0][0]}", stdout=subprocess.PIPE, **options)
+            stack.enter_context(server)
+            stack.callback(server.kill)
+            port = re.fullmatch(r"listening on port (\d+)\n", server.stdout.readline())[1]
+            subprocess.run(f"{programs[1][0]} {programs[1][1]}{port}", timeout=SECONDS, check=True, **options)
+            self.assertEqual(server.communicate(timeout=SECONDS)[0], programs[1][2] + "\n")
 
 
 @unittest.skipIf(REASON, REASON)
@@ -209,6 +242,13 @@ class Scenes(unittest.TestCase):
             os.killpg(process.pid, number)
         process.communicate(timeout=SECONDS)
 
+    def wait_for_port(self, process, port):
+        deadline = time.monotonic() + SECONDS
+        while not listens(port, process.pid):
+            self.assertLess(time.monotonic(), deadline, f"nothing listens at port {port}")
+            self.assertIsNone(process.poll(), "the server has ended")
+            time.sleep(0.02)
+
     def play(self, scene):
         """Runs the commands of a scene. A command that is no part of a connection waits for those before it."""
         running = []
@@ -222,6 +262,7 @@ class Scenes(unittest.TestCase):
                 stack.callback(self.end, process, signal.SIGKILL)
                 if command.startswith("&"):
                     stack.callback(self.end, process, signal.SIGINT)
+                    self.wait_for_port(process, 18515 if "ib_write_bw" in command else 2021 if "2021" in command else 2020)
                 else:
                     running.append((command, process))
             for started in running:

@@ -18,7 +18,7 @@ class Packages(unittest.TestCase):
     def test_belong_to_groups_that_the_scripts_know(self):
         for line in (ROOT / "scripts/packages.txt").read_text(encoding="utf-8").splitlines():
             if line and not line.startswith("#"):
-                self.assertIn(line.split()[1], ("run", "test", "ci", "vm", "bench"))
+                self.assertIn(line.split()[1], ("run", "test", "ci", "vm", "docs", "browser", "bench"))
 
 
 if __name__ == "__main__":

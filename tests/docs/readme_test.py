@@ -11,7 +11,29 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+BIN = os.environ.get("RDMACOMM_BIN", "")
+
+
+def without_values(text):
+    """The lines of an output without its numbers, addresses and devices, which differ from run to run."""
+    lines = [re.sub(r"\S*\d\S*|\b(Ethernet|InfiniBand)\b|-(?= )", "N", line) for line in text.splitlines()]
+    return [" ".join(line.split()) for line in lines]
+
+
 class Readme(unittest.TestCase):
+    @unittest.skipUnless(BIN, "RDMACOMM_BIN does not name the folder of the programs")
+    def test_the_programs_print_what_it_shows(self):
+        shown = re.findall(r"^```console\n\$ build/release/bin/([^\n]*)\n(.*?)```$", README, re.M | re.S)
+        self.assertGreater(len(shown), 0)
+        for command, output in shown:
+            with self.subTest(command):
+                ran = subprocess.run([f"{BIN}/{command}", "--device=soft0"], capture_output=True, text=True, check=True, timeout=120)
+                self.assertEqual(without_values(ran.stdout), without_values(output))
+
+    def test_a_changed_line_is_told_from_changed_values(self):
+        self.assertEqual(without_values("p50 0.381 us\nsoft0 port 1\n"), without_values("p50  12 us\nmlx5_0 port 2\n"))
+        self.assertNotEqual(without_values("SEND ok, 64 bytes"), without_values("SEND no, 64 bytes"))
+
     def test_an_older_standard_is_named_as_the_cause(self):
         compiler = os.environ.get("CXX") or "c++"
         ran = subprocess.run([compiler, "-std=c++17", "-fsyntax-only", "-Wfatal-errors", f"-I{ROOT}/include", "-x", "c++",
