@@ -71,7 +71,7 @@ def table(outcomes):
     rows = sorted(by_reason.items(), key=lambda row: (-len(row[1]), row[0]))
     text = "\n| skipped | because | which |\n|---|---|---|\n"
     for reason, tests in rows:
-        text += f"| {len(tests)} | {reason} | {', '.join(sorted(tests))} |\n"
+        text += f"| {len(tests)} | `{reason}` | {', '.join(sorted(tests))} |\n"
     return text + "\n"
 
 

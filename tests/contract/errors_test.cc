@@ -264,7 +264,7 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   bool receive_flushed = false;
   for (int i = 0; i < 5; ++i) {
     const Completion completion = left().next();
-    if (!completion.ok() && !has(Trait::kFailsByItself)) {
+    if (!completion.ok() && !has(Trait::kMovesItselfToError)) {
       ASSERT_TRUE(left().channel->adapter().to_error().ok());
     }
     if (completion.operation == Operation::kRecv) {

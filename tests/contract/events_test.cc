@@ -107,7 +107,7 @@ TEST_F(EventsTest, AFlushIsASolicitedEvent) {
 }
 
 TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
-  if (!has(Trait::kTellsTheResponder)) GTEST_SKIP() << "property: the responder is not told";
+  if (!has(Trait::kReportsToTheResponder)) GTEST_SKIP() << "property: the responder is not told";
   AsyncEvents events(*right().device);
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
@@ -134,7 +134,7 @@ TEST(CommunicationEstablished, IsAnEventAtTheQueuePairInRtr) {
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
   const ChannelEnd& left = pair->ends.left;
   const ChannelEnd& right = pair->ends.right;
-  if (!has(kind_of(*right.device), Trait::kTellsOfCommunication)) GTEST_SKIP() << "property: no such event";
+  if (!has(kind_of(*right.device), Trait::kReportsCommEst)) GTEST_SKIP() << "property: no such event";
   AsyncEvents events(*right.device);
   const QpPath path{.local = right.channel->adapter().address(),
                     .remote = left.channel->adapter().address(),

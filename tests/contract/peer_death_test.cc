@@ -156,7 +156,7 @@ TEST_F(PeerDeathTest, RetriesThatCountToSevenEnd) {
 
 TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
   start();
-  if (!has(kind(), Trait::kServesForTheStopped)) GTEST_SKIP() << "property: a thread of the peer's serves";
+  if (!has(kind(), Trait::kServesStoppedProcesses)) GTEST_SKIP() << "property: a thread of the peer's serves";
   child_->stop();
   for (int i = 0; i < 10; ++i) {
     const Completion written = write();

@@ -16,7 +16,7 @@ def text(path):
 
 class Environment(unittest.TestCase):
     def setUp(self):
-        section = text(ROOT / "docs/soft_device.md").split("\n## What the environment says\n")[1].split("\n## ")[0]
+        section = text(ROOT / "docs/soft_device.md").split("\n## Environment variables\n")[1].split("\n## ")[0]
         self.rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (yes|no) \|$", section, re.M))
 
     def test_every_variable_and_no_other(self):
