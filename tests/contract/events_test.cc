@@ -81,7 +81,7 @@ TEST_F(EventsTest, SolicitedOnlyWaitsForASolicitedWriteWithImmediate) {
   EXPECT_TRUE(woken(right()));
 }
 
-TEST_F(EventsTest, ArmingForAnyIsNotUndoneByArmingForSolicited) {
+TEST_F(EventsTest, ArmingForSolicitedDoesNotUndoArmingForAll) {
   if (!has(Trait::kKeepsTheWiderArming)) GTEST_SKIP() << "property: the later arming counts";
   ASSERT_EQ(arm(right(), false), 0);
   ASSERT_EQ(arm(right(), true), 0);
@@ -106,7 +106,7 @@ TEST_F(EventsTest, AFlushIsASolicitedEvent) {
   EXPECT_EQ(right().next().error, Errc::kFlushed);
 }
 
-TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
+TEST_F(EventsTest, TheResponderGetsAnEventForAnInvalidRequest) {
   if (!has(Trait::kReportsToTheResponder)) GTEST_SKIP() << "property: the responder is not told";
   AsyncEvents events(*right().device);
   const auto source = left().buffer(8);
@@ -118,7 +118,7 @@ TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
       << "came instead:" << events.seen();
 }
 
-TEST_F(EventsTest, AnOrderlyExchangeRaisesNone) {
+TEST_F(EventsTest, AnExchangeWithoutErrorsRaisesNone) {
   AsyncEvents here(*left().device);
   AsyncEvents there(*right().device);
   for (int i = 0; i < 10; ++i) send();

@@ -112,7 +112,7 @@ TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
   EXPECT_THAT(said, HasSubstr(" is DOWN"));
 }
 
-TEST_F(LinkDownTest, TheDeviceSaysSoAndWorksAgainLater) {
+TEST_F(LinkDownTest, TheDeviceReportsItAndWorksAgainLater) {
   AsyncEvents events(*left().device);
   take_down();
   const bool tells = has(kind_of(*left().device), Trait::kReportsPortState);
