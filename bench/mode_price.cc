@@ -2,9 +2,13 @@
 //
 // The server runs in a process of its own; this process is the client. Prints one line of "name=value" pairs.
 //
-// usage: mode_price --part=latency --polling=P --threads=T    8 bytes there and back by SEND, one connection
-//        mode_price --part=idle --polling=P --threads=T       64 connections without traffic for --seconds
-//        mode_price --part=raw                                busy polling against a raw loop on the same queue pairs
+// usage: mode_price --part=latency --polling=P --threads=T
+//        mode_price --part=idle --polling=P --threads=T
+//        mode_price --part=raw
+//
+// latency  round trips of 8 bytes by SEND, on one connection
+// idle     64 connections without traffic for --seconds
+// raw      busy polling, compared with a raw loop on the same queue pairs
 #include <gflags/gflags.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -60,7 +64,8 @@ struct Usage {
     Usage usage;
     clockid_t clock{};
     timespec time{};
-    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) fail("no clock of the server's");
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0)
+      fail("cannot read the processor-time clock of the server process");
     usage.seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
     for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
       std::ifstream status(task.path() / "status");

@@ -1,5 +1,5 @@
 // device_events.h - a device's asynchronous events, and its removal.
-// Layer: device. Uses: base, verbs.   Which thread reads them, and why: docs/adr/0009-who-reads-device-events.md
+// Layer: device. Uses: base, verbs.   Which thread reads them, and why: docs/adr/0009-reading-device-events.md
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -115,7 +115,7 @@ TEST(AdapterConfig, AReadHasNoMoreSlicesThanASend) {
   EXPECT_TRUE(config.validate(kLimits).ok());
 }
 
-TEST(AdapterConfig, WhatIsLeftOpenIsTheUsualOrTheDevicesLimit) {
+TEST(AdapterConfig, UnsetFieldsGetTheDefaultOrTheDeviceLimit) {
   const AdapterConfig usual = AdapterConfig{}.fitted(
       {.max_qp_wr = 1000, .max_sge = 6, .max_sge_rd = 6, .max_read_depth = 100, .max_read_depth_initiator = 100});
   EXPECT_EQ(usual.send_depth, 128);
@@ -134,7 +134,7 @@ TEST(AdapterConfig, WhatIsLeftOpenIsTheUsualOrTheDevicesLimit) {
   EXPECT_EQ(fitted.max_read_depth, 0);
 }
 
-TEST(AdapterConfig, WhatIsGivenIsNotChanged) {
+TEST(AdapterConfig, GivenValuesAreKept) {
   const AdapterConfig given{.send_depth = 5,
                             .recv_depth = 6,
                             .max_send_slices = 3,

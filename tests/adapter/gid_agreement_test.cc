@@ -35,7 +35,7 @@ std::string agreed(const GidOffer& ours, const GidOffer& theirs) {
   return pair ? std::to_string(pair->ours) + "," + std::to_string(pair->theirs) : "-";
 }
 
-TEST(GidAgreement, TheFirstOfTheOtherSideThatHasAPartner) {
+TEST(GidAgreement, ChoosesThePeersFirstGidThatHasALocalMatch) {
   const GidOffer both = roce({v2("::ffff:10.0.0.1"), v1("::ffff:10.0.0.1"), v2("fe80::1"), v1("fe80::1")});
   EXPECT_EQ(agreed(both, roce({v2("::ffff:10.0.0.2"), v1("::ffff:10.0.0.2")})), "0,0");
   EXPECT_EQ(agreed(both, roce({v1("::ffff:10.0.0.2")})), "1,0");
@@ -57,7 +57,7 @@ TEST(GidAgreement, InfinibandPrefersOneSubnet) {
   EXPECT_EQ(agreed(ours, {Transport::kInfiniBand, {ib("fec0:0:0:2::2")}}), "0,0");  // through a router
 }
 
-TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {
+TEST(GidAgreement, TwoInfinibandSubnetsCauseAWarning) {
   const Gid here = ib("fec0:0:0:1::1").gid;
   const auto warning = [&](Transport transport, const char* peer) {
     return router_warning(transport, here, ib(peer).gid);
@@ -67,7 +67,7 @@ TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {
   EXPECT_EQ(warning(Transport::kRoce, "fec0:0:0:2::1"), "") << "Ethernet's routers are found by the host";
 }
 
-TEST(GidAgreement, ARefusalHasWhatEachSideOffers) {
+TEST(GidAgreement, ARefusalListsBothOffers) {
   const auto refused = agree_on_gids(roce({v2("::ffff:10.0.0.1")}), roce({v1("fe80::7")}));
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 ::ffff:10.0.0.1; the peer: RoCE v1 fe80::7"));
@@ -80,7 +80,7 @@ TEST(GidAgreement, OtherTransportsAreRefused) {
   EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE; the peer: software device"));
 }
 
-TEST(OfferedGid, TravelsUnchanged) {
+TEST(OfferedGid, IsDecodedAsItWasEncoded) {
   WireWriter writer;
   v2("::ffff:10.0.0.1").encode(writer);
   const auto bytes = writer.take();
@@ -95,7 +95,7 @@ TEST(OfferedGid, TravelsUnchanged) {
   }
 }
 
-TEST(OfferedGid, AllZeroesAreNone) {
+TEST(OfferedGid, AGidOfZeroesIsRefused) {
   const std::vector<std::byte> zeroes(OfferedGid::kWireBytes);
   WireReader reader(zeroes);
   EXPECT_EQ(OfferedGid::decode(reader).code(), Errc::kBadMessage);

@@ -89,7 +89,7 @@ TEST_F(LinkedAdapter, FollowsTheLinkToRts) {
   EXPECT_EQ(rtr.dest_qp_num, 0x777U);
 }
 
-TEST_F(LinkedAdapter, LeavesTheMovesToADeviceThatMakesThem) {
+TEST_F(LinkedAdapter, DoesNotMoveAQueuePairThatTheDeviceMoves) {
   script_.device_moves = true;
   const auto adapter = connect();
   ASSERT_TRUE(connected_.ok()) << connected_.message();
@@ -98,7 +98,7 @@ TEST_F(LinkedAdapter, LeavesTheMovesToADeviceThatMakesThem) {
   EXPECT_EQ(fake_.transitions.size(), 1U);
 }
 
-TEST_F(LinkedAdapter, AFailureOfTheLinkEndsItThere) {
+TEST_F(LinkedAdapter, AFailureOfTheLinkEndsTheConnectingThere) {
   for (const char* step : {"begin", "INIT", "RTR", "RTS", "finish"}) {
     SCOPED_TRACE(step);
     script_ = {.fails_in = step};
@@ -111,7 +111,7 @@ TEST_F(LinkedAdapter, AFailureOfTheLinkEndsItThere) {
   }
 }
 
-TEST_F(LinkedAdapter, TakesThePartitionThatTheLinkGoesBy) {
+TEST_F(LinkedAdapter, UsesThePartitionOfTheLink) {
   fake_.devices[0]->set_pkeys({0xffff, 0x8005});
   script_.pkey_index = 1;
   const auto adapter = connect();
@@ -124,7 +124,7 @@ TEST_F(LinkedAdapter, TakesThePartitionThatTheLinkGoesBy) {
   EXPECT_EQ(fake_.transitions[2].attributes.qp_state, IBV_QPS_RTR);
 }
 
-TEST_F(LinkedAdapter, AnotherPartitionThanTheOneAskedForIsRefusedWithBoth) {
+TEST_F(LinkedAdapter, AnotherPartitionThanRequestedIsRefusedWithBoth) {
   fake_.devices[0]->set_pkeys({0xffff, 0x8005});
   const auto wrong = connect({.pkey = 0x8005});
   EXPECT_EQ(connected_.code(), Errc::kInvalidArgument);

@@ -49,7 +49,7 @@ QpPath infiniband() {
   return path;
 }
 
-TEST(QpTransition, ToInitOpensTheQueuePairForWhatTheDeviceKnows) {
+TEST(QpTransition, ToInitAllowsTheAccessThatTheDeviceSupports) {
   AdapterConfig config;
   config.pkey_index = 5;
   const QpTransition with = QpTransition::to_init(config, 2, true);
@@ -152,7 +152,7 @@ TEST(QpPath, MtuIsTheSmallerOfBothEnds) {
   EXPECT_EQ(path.mtu_bytes(), 512U);
 }
 
-TEST(QpPath, EndsOfOneKindAreCompatible) {
+TEST(QpPath, TwoEndsOfTheSameKindAreCompatible) {
   EXPECT_TRUE(ethernet().check_compatible().ok());
   EXPECT_TRUE(infiniband().check_compatible().ok());
 }

@@ -168,7 +168,7 @@ TEST_F(RDMAAdapterTest, ARefusedErrorTransitionIsReturned) {
   EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
 }
 
-TEST_F(RDMAAdapterTest, TooMuchInlineIsRefusedWithTheLimitThatWasFound) {
+TEST_F(RDMAAdapterTest, TooMuchInlineDataIsRefusedWithTheLimit) {
   for (const int asked : {257, 1000, 65'535}) {
     const auto adapter = create({.max_inline_bytes = asked});
     EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit) << asked;
@@ -178,7 +178,7 @@ TEST_F(RDMAAdapterTest, TooMuchInlineIsRefusedWithTheLimitThatWasFound) {
   EXPECT_EQ(made({.max_inline_bytes = 256})->max_inline_bytes(), 256U);
 }
 
-TEST_F(RDMAAdapterTest, ADeviceThatGrantsLessInlineIsFoundOut) {
+TEST_F(RDMAAdapterTest, NoticesThatTheDeviceGrantsLessInlineData) {
   fake_.shrinks_inline = true;
   const auto adapter = create({.max_inline_bytes = 64});
   EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
@@ -186,7 +186,7 @@ TEST_F(RDMAAdapterTest, ADeviceThatGrantsLessInlineIsFoundOut) {
   EXPECT_EQ(made()->max_inline_bytes(), 32U);
 }
 
-TEST_F(RDMAAdapterTest, WhatIsLeftOpenAdaptsToASmallDevice) {
+TEST_F(RDMAAdapterTest, UnsetFieldsAdaptToASmallDevice) {
   ibv_device_attr& attributes = fake_.devices[0]->attributes;
   attributes.max_qp_wr = 16;
   attributes.max_sge = 3;
@@ -240,7 +240,7 @@ TEST_F(RDMAAdapterTest, ReservesRoomForAllItsRequests) {
   EXPECT_TRUE(create(config).has_value());
 }
 
-TEST_F(RDMAAdapterTest, AReservationThatHalfFitsIsGivenBack) {
+TEST_F(RDMAAdapterTest, AReservationThatFitsOnlyInPartIsReturned) {
   EXPECT_EQ(create({.send_depth = 900, .recv_depth = 101}).code(), Errc::kCompletionQueueFull);
   EXPECT_TRUE(create({.send_depth = 900, .recv_depth = 100}).has_value());
 }
@@ -330,7 +330,7 @@ TEST_F(SoftAdapterTest, InlineBeyondTheDeviceIsNamedAsSuch) {
   EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most"));
 }
 
-TEST_F(SoftAdapterTest, CanBeMadeAndDestroyedForEver) {
+TEST_F(SoftAdapterTest, CanBeCreatedAndDestroyedManyTimes) {
   for (int round = 0; round < 1000; ++round) {
     const auto adapter = create();
     ASSERT_TRUE(adapter.has_value()) << "round " << round << ": " << adapter.error().message();

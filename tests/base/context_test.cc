@@ -16,7 +16,7 @@ TEST(Context, IsEmptyByDefault) {
   EXPECT_EQ(Context().get<int>(), nullptr);
 }
 
-TEST(Context, IsAskedForByTheTypeThatItWasSetAs) {
+TEST(Context, IsReturnedOnlyForTheTypeThatWasSet) {
   Context context;
   context.set(std::make_shared<int>(7));
   ASSERT_NE(context.get<int>(), nullptr);

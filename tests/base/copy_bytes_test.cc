@@ -48,7 +48,7 @@ TEST(CopyBytes, CopiesAllAndNothingElse) {
   }
 }
 
-TEST(CopyBytes, NothingMayComeFromNowhere) {  // checked by UndefinedBehaviorSanitizer
+TEST(CopyBytes, ZeroBytesMayBeCopiedFromANullPointer) {  // checked by UndefinedBehaviorSanitizer
   copy_bytes(nullptr, nullptr, 0);
 }
 

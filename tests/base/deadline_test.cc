@@ -15,7 +15,7 @@ TEST(Deadline, NeverIsNeverPassed) {
   EXPECT_EQ(never.poll_timeout_ms(), -1);
 }
 
-TEST(Deadline, NegativeAndZeroArePassedAtOnce) {
+TEST(Deadline, NegativeAndZeroDurationsHavePassedAtOnce) {
   for (const auto from_now : {0ms, -1ms, -1'000'000ms}) {
     const Deadline deadline = Deadline::after(from_now);
     EXPECT_TRUE(deadline.passed());
@@ -56,7 +56,7 @@ TEST(Deadline, VeryLongWaitsDoNotWrapAround) {
   EXPECT_FALSE(Deadline::after(Deadline::Clock::duration::max()).passed());
 }
 
-TEST(Deadline, IsMadeOfATimeWhereOneIsGiven) {
+TEST(Deadline, ADurationConvertsToADeadline) {
   const auto remaining = [](Deadline deadline) { return deadline.remaining(); };
   EXPECT_GT(remaining(10min), 9min);
   EXPECT_LE(remaining(10min), 10min);
@@ -64,7 +64,7 @@ TEST(Deadline, IsMadeOfATimeWhereOneIsGiven) {
   EXPECT_GT(remaining(std::chrono::duration<double>(0.5e9)), 1000h);
 }
 
-TEST(Deadline, OfATimeBeyondTheClockIsNeverOrAtOnce) {
+TEST(Deadline, ADurationBeyondTheClockIsNeverOrAtOnce) {
   EXPECT_TRUE(Deadline(std::chrono::hours::max()).is_never());
   EXPECT_TRUE(Deadline(std::chrono::hours::min()).passed());
   EXPECT_TRUE(Deadline(std::chrono::duration<double>(1e300)).is_never());

@@ -53,7 +53,7 @@ class DescriptorSetTest : public ::testing::Test {
   std::unique_ptr<DescriptorSet> set_;
 };
 
-TEST_F(DescriptorSetTest, CallsTheFunctionsOfThoseThatAreReadyAndNoOther) {
+TEST_F(DescriptorSetTest, CallsTheFunctionsOfReadyDescriptorsOnly) {
   std::vector<Bell> bells(40);
   for (Bell& bell : bells) add(bell);
   bells[3].ring();
@@ -63,7 +63,7 @@ TEST_F(DescriptorSetTest, CallsTheFunctionsOfThoseThatAreReadyAndNoOther) {
   EXPECT_EQ(bells[3].events, static_cast<std::uint32_t>(EPOLLIN));
 }
 
-TEST_F(DescriptorSetTest, MoreThanFitIntoOneCallComeWithTheNext) {
+TEST_F(DescriptorSetTest, DescriptorsBeyondOneCallAreReportedByTheNext) {
   std::vector<Bell> bells(100);
   for (Bell& bell : bells) add(bell);
   for (const Bell& bell : bells) bell.ring();
@@ -80,7 +80,7 @@ TEST_F(DescriptorSetTest, WaitsUntilItsDeadline) {
   EXPECT_EQ(bell.calls, 0);
 }
 
-TEST_F(DescriptorSetTest, WhatIsNotTakenIsToldAgain) {
+TEST_F(DescriptorSetTest, AnEventThatIsNotConsumedIsReportedAgain) {
   Bell bell;
   add(bell);
   bell.ring();
@@ -92,7 +92,7 @@ TEST_F(DescriptorSetTest, WhatIsNotTakenIsToldAgain) {
   EXPECT_EQ(bell.calls, 2);
 }
 
-TEST_F(DescriptorSetTest, ItsDescriptorIsReadableWhileOneOfItsOwnIs) {
+TEST_F(DescriptorSetTest, ItsDescriptorIsReadableWhileAMemberIsReadable) {
   Bell bell;
   add(bell);
   EXPECT_FALSE(readable(set_->fd()));
@@ -113,7 +113,7 @@ TEST_F(DescriptorSetTest, ASetMayBeInASet) {
   EXPECT_EQ(bell.calls, 1);
 }
 
-TEST_F(DescriptorSetTest, WhatIsInItOnceIsNotTakenTwice) {
+TEST_F(DescriptorSetTest, ADescriptorCannotBeAddedTwice) {
   Bell bell;
   add(bell);
   const Status twice = set_->add(bell.fd.get(), EPOLLIN, bell.function());
@@ -121,7 +121,7 @@ TEST_F(DescriptorSetTest, WhatIsInItOnceIsNotTakenTwice) {
   EXPECT_EQ(set_->add(-1, EPOLLIN, bell.function()).code(), std::errc::bad_file_descriptor);
 }
 
-TEST_F(DescriptorSetTest, WhatWasRemovedIsNotCalled) {
+TEST_F(DescriptorSetTest, ARemovedFunctionIsNotCalled) {
   Bell bell;
   add(bell);
   bell.ring();
@@ -151,7 +151,7 @@ TEST_F(DescriptorSetTest, AFunctionMayRemoveItselfAndOthers) {
   EXPECT_EQ(calls, 1);  // both were ready; the second one was removed before its call
 }
 
-TEST_F(DescriptorSetTest, WhatAnotherThreadAddsEndsTheWait) {
+TEST_F(DescriptorSetTest, ADescriptorAddedByAnotherThreadEndsTheWait) {
   Bell bell;
   bell.ring();
   std::thread adder([&] { add(bell); });

@@ -16,7 +16,7 @@ TEST(Errc, OkIsNoError) {
   EXPECT_STREQ(errc_category().name(), "rdmacomm");
 }
 
-TEST(Errc, EachCodeHasASentenceOfItsOwn) {
+TEST(Errc, EachCodeHasItsOwnSentence) {
   std::set<std::string> sentences;
   for (int value = 0; value <= kLast; ++value) {
     const std::string sentence = errc_category().message(value);
@@ -27,7 +27,7 @@ TEST(Errc, EachCodeHasASentenceOfItsOwn) {
 }
 
 /// The numbers are sent between processes of different releases: this list may grow, but no entry may change.
-TEST(Errc, NumbersStayAsTheyAre) {
+TEST(Errc, NumbersDoNotChange) {
   const std::pair<int, Errc> numbers[] = {{0, Errc::kOk},
                                           {1, Errc::kInvalidArgument},
                                           {2, Errc::kBeyondDeviceLimit},

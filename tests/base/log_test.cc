@@ -50,7 +50,7 @@ TEST_F(Log, GoesToGlogWithoutASink) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-TEST_F(Log, EvaluatesOnlyWhatIsToBeSaid) {
+TEST_F(Log, EvaluatesItsArgumentsOnlyIfTheLineIsLogged) {
   keep_lines();
   const auto says = [] {
     ADD_FAILURE() << "it is evaluated";
@@ -69,7 +69,7 @@ TEST_F(Log, CutsALineThatIsTooLong) {
   EXPECT_LT(lines_[0].second.size(), 100'000U);
 }
 
-TEST_F(Log, ALineThatTheSinkCausesGoesToGlog) {
+TEST_F(Log, ALineLoggedInsideTheSinkGoesToGlog) {
   int calls = 0;
   set_log_sink([&](LogSeverity, std::string_view) {
     ++calls;

@@ -37,7 +37,7 @@ Outcome try_in_this_process() {
   return pauses == 1 ? kPaused : kDidNotPause;
 }
 
-TEST(Membarrier, IsMadeUpForByTimeWhereItIsRefusedLater) {
+TEST(Membarrier, APauseReplacesItIfTheKernelRefusesItLater) {
   const pid_t child = fork();
   if (child == 0) _exit(try_in_this_process());
   int status = 0;

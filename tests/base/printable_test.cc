@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::size_t kMuch = 1000;
 
-TEST(Printable, CharactersStay) {
+TEST(Printable, PrintableCharactersStay) {
   EXPECT_EQ(printable("plain ü 日本 😀", kMuch), "plain ü 日本 😀");
   EXPECT_EQ(printable("", kMuch), "");
 }
 
-TEST(Printable, WhatIsNoneIsAQuestionMarkForEachByte) {
+TEST(Printable, EachUnprintableByteBecomesAQuestionMark) {
   EXPECT_EQ(printable("a\nb\x1b[2J\x7f", kMuch), "a?b?[2J?");
   EXPECT_EQ(printable("\xc2\x9b", kMuch), "??") << "a control of terminals";
   EXPECT_EQ(printable("\xe6\x97", kMuch), "??") << "cut off";
@@ -25,7 +25,7 @@ TEST(Printable, WhatIsNoneIsAQuestionMarkForEachByte) {
   EXPECT_EQ(printable(std::string("a\0b", 3), kMuch), "a?b");
 }
 
-TEST(Printable, WhatMisleadsTheEyeIsNone) {
+TEST(Printable, InvisibleControlCharactersAreUnprintable) {
   EXPECT_EQ(printable("a\u202egnp.exe", kMuch), "a???gnp.exe") << "turns the direction";
   for (const char* text :
        {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u2066", "\u2069", "\U000e0041"}) {
@@ -34,7 +34,7 @@ TEST(Printable, WhatMisleadsTheEyeIsNone) {
   EXPECT_EQ(printable("\u2027\u2030\u2065 \u200d", kMuch), "\u2027\u2030\u2065 \u200d") << "their neighbours stay";
 }
 
-TEST(Printable, OfALongOneTheMiddleIsLeftOut) {
+TEST(Printable, LongTextLosesItsMiddle) {
   EXPECT_EQ(printable("0123456789", 10), "0123456789");
   EXPECT_EQ(printable("0123456789", 9), "012...789");
   EXPECT_EQ(printable("0123456789", 8), "01...789");

@@ -25,11 +25,11 @@ TEST(Status, CarriesCodeAndContext) {
   EXPECT_EQ(status.message(), "there is no mlx5_7 (no such RDMA device)");
 }
 
-TEST(Status, WithoutContextSaysTheCodesOwnWords) {
+TEST(Status, WithoutContextHasTheTextOfTheCode) {
   EXPECT_EQ(Status(make_error(Errc::kTimeout, "")).message(), "timed out");
 }
 
-TEST(Status, DoesNotSayTheCodesWordsTwice) {
+TEST(Status, DoesNotRepeatTheTextOfTheCode) {
   EXPECT_EQ(Status(make_error(Errc::kTimeout, "the call has timed out")).message(), "the call has timed out");
 }
 
@@ -42,7 +42,7 @@ TEST(Status, KeepsTheOperatingSystemsCodes) {
 static_assert(sizeof(Outcome) == 8 && std::is_trivially_copyable_v<Outcome>);
 static_assert(!std::is_convertible_v<Outcome, bool> && !std::is_convertible_v<Outcome, std::error_code>);
 
-TEST(Outcome, IsTrueForSuccessAsAllOthersAre) {
+TEST(Outcome, IsTrueForSuccess) {
   const Outcome done;
   EXPECT_TRUE(done);
   EXPECT_TRUE(done.ok());
@@ -65,7 +65,7 @@ TEST(Outcome, HasACodeOfThisLibraryOrOfTheSystem) {
   EXPECT_NE(broken, static_cast<Errc>(EIO)) << "the same number is another code in each of the two";
 }
 
-TEST(Outcome, BecomesAStatusWhereOneIsReturned) {
+TEST(Outcome, ConvertsToAStatus) {
   const auto post = [](Outcome outcome) -> Status { return outcome; };
   EXPECT_TRUE(post({}).ok());
   EXPECT_EQ(post(Errc::kNotConnected).code(), Errc::kNotConnected);
@@ -81,7 +81,7 @@ TEST(Result, HoldsAValue) {
   EXPECT_FALSE(result.code());
 }
 
-TEST(Result, AnswersAsAStatusDoes) {
+TEST(Result, HasTheFunctionsOfAStatus) {
   const Result<int> good = 3;
   EXPECT_TRUE(good.ok());
   EXPECT_EQ(good.message(), "ok");

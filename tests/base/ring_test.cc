@@ -9,13 +9,13 @@
 namespace rdmacomm {
 namespace {
 
-TEST(Ring, HoldsAtLeastWhatWasAskedFor) {
+TEST(Ring, HasAtLeastTheRequestedCapacity) {
   EXPECT_EQ(Ring<int>(1).capacity(), 1U);
   EXPECT_EQ(Ring<int>(5).capacity(), 8U);
   EXPECT_TRUE(Ring<int>(5).empty());
 }
 
-TEST(Ring, GoesRoundLikeAQueue) {
+TEST(Ring, WrapsAroundInOrder) {
   std::mt19937 random(7);
   Ring<int> ring(5);
   std::deque<int> model;
@@ -33,7 +33,7 @@ TEST(Ring, GoesRoundLikeAQueue) {
   }
 }
 
-TEST(Ring, TakesWhatCanOnlyBeMoved) {
+TEST(Ring, TakesMoveOnlyTypes) {
   Ring<std::unique_ptr<int>> ring(2);
   ring.push(std::make_unique<int>(3));
   const std::unique_ptr<int> taken = std::move(ring.front());

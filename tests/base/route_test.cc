@@ -21,7 +21,7 @@ Result<sockaddr_storage> source_of(const sockaddr_in& peer, socklen_t length = s
   return source_towards(reinterpret_cast<const sockaddr*>(&peer), length);
 }
 
-TEST(Route, ThisHostIsReachedFromItself) {
+TEST(Route, TheRouteToThisHostStartsAtThisHost) {
   for (const char* text : {"127.0.0.1", "127.3.2.1"}) {
     const auto source = source_of(ipv4(text));
     ASSERT_TRUE(source) << source.status().message();
@@ -31,7 +31,7 @@ TEST(Route, ThisHostIsReachedFromItself) {
   }
 }
 
-TEST(Route, Ipv6IsAnsweredInIpv6) {
+TEST(Route, AnIpv6TargetHasAnIpv6Source) {
   sockaddr_in6 loopback{};
   loopback.sin6_family = AF_INET6;
   loopback.sin6_port = htons(9);
@@ -43,7 +43,7 @@ TEST(Route, Ipv6IsAnsweredInIpv6) {
   EXPECT_EQ(std::memcmp(&address, &in6addr_loopback, sizeof(address)), 0);
 }
 
-TEST(Route, NoRouteIsTheSystemsError) {
+TEST(Route, WithoutARouteReturnsTheSystemsError) {
   // Limited broadcast needs a permission that the socket does not have.
   EXPECT_EQ(source_of(ipv4("255.255.255.255")).code(), std::errc::permission_denied);
   EXPECT_EQ(source_of(ipv4("127.0.0.1"), 4).code(), std::errc::invalid_argument);

@@ -50,7 +50,7 @@ TEST(StartThread, NamesItsThreads) {
   EXPECT_EQ(name_of(waiting.thread), "short");
 }
 
-TEST(StartThread, NamesThemBeforeTheyDoAnything) {
+TEST(StartThread, NamesThemBeforeTheirFunctionRuns) {
   for (int i = 0; i < 100; ++i) {
     std::thread thread;
     char name[64] = {};
@@ -75,7 +75,7 @@ TEST(PinThread, KeepsAThreadOnItsCpu) {
   EXPECT_TRUE(CPU_ISSET(static_cast<unsigned>(cpu), &set));
 }
 
-TEST(PinThread, ACpuThatThereIsNotIsRefusedWithItsNumber) {
+TEST(PinThread, AMissingCpuIsRefusedWithItsNumber) {
   Waiting waiting("pinned");
   for (const int cpu : {-1, CPU_SETSIZE - 1, CPU_SETSIZE}) {
     const Status refused = pin_thread(waiting.thread, cpu);

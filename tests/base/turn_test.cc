@@ -26,7 +26,7 @@ TEST(Wait, EndsWithItsDeadline) {
   EXPECT_TRUE(wait(changed, lock, Deadline::after(0s), [] { return true; }));
 }
 
-TEST(Wait, NeverMeansUntilItIsDone) {
+TEST(Wait, WithoutADeadlineWaitsUntilItIsDone) {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -88,7 +88,7 @@ class Source {
   std::vector<int> found_;
 };
 
-TEST(Turn, EachOfManyGetsItsOwnWhoeverReadsIt) {
+TEST(Turn, EachThreadGetsItsOwnResultsWhicheverThreadReads) {
   constexpr std::size_t kThreads = 4;
   constexpr int kEach = 500;
   Source source(kThreads);
@@ -104,7 +104,7 @@ TEST(Turn, EachOfManyGetsItsOwnWhoeverReadsIt) {
   for (std::thread& each : threads) each.join();
 }
 
-TEST(Turn, WhoFollowsGivesUpAtItsDeadline) {
+TEST(Turn, AFollowerGivesUpAtItsDeadline) {
   std::mutex mutex;
   Turn<> turn;
   std::unique_lock lock(mutex);
@@ -117,7 +117,7 @@ TEST(Turn, WhoFollowsGivesUpAtItsDeadline) {
   EXPECT_TRUE(lock.owns_lock());
 }
 
-TEST(Turn, NotifyHasThoseWhoFollowLookAgain) {
+TEST(Turn, NotifyMakesFollowersCheckAgain) {
   std::mutex mutex;
   Turn<std::condition_variable_any> turn;
   bool there = false;

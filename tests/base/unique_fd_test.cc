@@ -17,7 +17,7 @@ bool is_open(int fd) {
   return ::fcntl(fd, F_GETFD) != -1;
 }
 
-TEST(UniqueFd, ClosesWhatItOwns) {
+TEST(UniqueFd, ClosesItsDescriptor) {
   const int fd = open_null();
   {
     const UniqueFd owner(fd);
@@ -48,7 +48,7 @@ TEST(UniqueFd, ResetClosesTheOldAndTakesTheNew) {
   EXPECT_EQ(owner.get(), second);
 }
 
-TEST(UniqueFd, ReleaseGivesItAwayOpen) {
+TEST(UniqueFd, ReleaseLeavesItOpen) {
   const int fd = open_null();
   {
     UniqueFd owner(fd);
@@ -72,7 +72,7 @@ int without_standard_streams(Check&& check) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(UniqueFd, LeavesTheNumbersOfTheStandardStreamsFree) {
+TEST(UniqueFd, NeverUsesTheNumbersOfTheStandardStreams) {
   const int failed_at = without_standard_streams([] {
     const UniqueFd made(open_null());
     if (made.get() <= 2 || !is_open(made.get())) return 1;
@@ -88,7 +88,7 @@ TEST(UniqueFd, LeavesTheNumbersOfTheStandardStreamsFree) {
   EXPECT_EQ(failed_at, 0);
 }
 
-TEST(UniqueFd, IsEmptyIfThereIsNoOtherNumber) {
+TEST(UniqueFd, IsEmptyIfNoOtherNumberIsFree) {
   const int failed_at = without_standard_streams([] {
     const rlimit few{3, 3};
     if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;

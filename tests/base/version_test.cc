@@ -7,7 +7,7 @@
 namespace rdmacomm {
 namespace {
 
-TEST(Version, OfHeadersAndLibraryAreTheSameHere) {
+TEST(Version, HeadersAndLibraryHaveTheSameVersion) {
   const std::string headers = std::to_string(RDMACOMM_VERSION_MAJOR) + '.' + std::to_string(RDMACOMM_VERSION_MINOR) +
                               '.' + std::to_string(RDMACOMM_VERSION_PATCH);
   EXPECT_EQ(version(), headers);

@@ -23,7 +23,7 @@ TEST(WakeEvent, IsReadableFromSignalToClear) {
   EXPECT_FALSE(readable(*event));
 }
 
-TEST(WakeEvent, OneMadeByDefaultIsNone) {
+TEST(WakeEvent, ADefaultConstructedEventIsEmpty) {
   EXPECT_LT(WakeEvent().fd(), 0);
 }
 

@@ -23,7 +23,7 @@ TEST(Wire, IsLittleEndianOnAnyMachine) {
   EXPECT_EQ(numbers(writer.bytes()), (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
 }
 
-TEST(Wire, GivesBackWhatWasPut) {
+TEST(Wire, ReadsTheValuesThatWereWritten) {
   WireWriter writer;
   writer.put<std::uint8_t>(0xff);
   writer.put(std::numeric_limits<std::uint16_t>::max());
@@ -53,7 +53,7 @@ TEST(Wire, ReadingPastTheEndGivesZeroesAndStaysNotOk) {
   EXPECT_EQ(reader.remaining(), 0U);
 }
 
-TEST(Wire, TextLongerThanWhatIsThereIsEmptyAndNotOk) {
+TEST(Wire, TextLongerThanTheRestIsEmptyAndNotOk) {
   WireWriter writer;
   writer.put<std::uint16_t>(100);
   writer.put<std::uint8_t>('x');

@@ -61,14 +61,14 @@ class ChannelPollTest : public ::testing::Test {
   std::unique_ptr<ChannelCore> channel_;
 };
 
-TEST_F(ChannelPollTest, NothingThereIsNothing) {
+TEST_F(ChannelPollTest, AnEmptyQueueReturnsNothing) {
   EXPECT_TRUE(poll().empty());
   const Polled polled = channel_->poll({});
   EXPECT_TRUE(polled);
   EXPECT_TRUE(polled.empty());
 }
 
-TEST_F(ChannelPollTest, ASendSaysWhatItWas) {
+TEST_F(ChannelPollTest, ASendCompletionNamesItsOperation) {
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 5}));
   fake_.complete_send();
   const auto completions = poll();
@@ -81,7 +81,7 @@ TEST_F(ChannelPollTest, ASendSaysWhatItWas) {
   EXPECT_TRUE(completions[0].status().ok());
 }
 
-TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
+TEST_F(ChannelPollTest, AReceiveCompletionDescribesItsMessage) {
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 1}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->post_recv({}, {.id = 3}));
@@ -104,7 +104,7 @@ TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
 
 // In a failed ibv_wc only wr_id, status, qp_num and vendor_err are valid; the fake sets the other fields to wrong
 // values.
-TEST_F(ChannelPollTest, AnErrorKnowsItsOperationAnyway) {
+TEST_F(ChannelPollTest, AFailedCompletionNamesItsOperationToo) {
   const RemoteRegion remote{0x1000, 4096, 0x9};
   ASSERT_TRUE(channel_->post_fetch_add(slice(), remote, {.addend = 1}, {.id = 7}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 8}));
@@ -151,7 +151,7 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
 }
 
 /// siw reports LOC_QP_OP_ERR both for requests that TCP no longer accepts and for local errors of a request.
-TEST_F(ChannelPollTest, OnIwarpAnErrorOfTheQueuePairLeadsToTheConnection) {
+TEST_F(ChannelPollTest, OnIwarpAQueuePairErrorIsReportedAsTheConnectionsEnd) {
   const auto line = [&] {
     EXPECT_TRUE(channel_->post_send(slice(), {.id = 42}));
     fake_.complete_send(IBV_WC_LOC_QP_OP_ERR);
@@ -164,7 +164,7 @@ TEST_F(ChannelPollTest, OnIwarpAnErrorOfTheQueuePairLeadsToTheConnection) {
   EXPECT_THAT(on_iwarp, HasSubstr("the local device refused the request; check lengths and slice counts"));
 }
 
-TEST_F(ChannelPollTest, ACompletionWithoutAChannelHasALineToo) {
+TEST_F(ChannelPollTest, AnErrorWithoutAChannelIsOneLineToo) {
   Completion completion;
   completion.error = Errc::kFlushed;
   EXPECT_THAT(completion.status().message(), HasSubstr("SEND with id 0 failed"));
@@ -176,7 +176,7 @@ TEST(Operation, HasANameForEach) {
   }
 }
 
-TEST_F(ChannelPollTest, TakesNoMoreThanThereIsRoomFor) {
+TEST_F(ChannelPollTest, ReturnsAtMostTheSizeOfTheSpan) {
   for (std::uint64_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
     fake_.complete_send();
@@ -231,7 +231,7 @@ TEST_F(ChannelPollTest, AFailedQueueIsAnError) {
 
 // ---- Draining
 
-TEST_F(ChannelPollTest, DrainFlushesWhatIsOutstanding) {
+TEST_F(ChannelPollTest, DrainFlushesOutstandingRequests) {
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 10}));
   std::vector<Completion> drained;
@@ -262,7 +262,7 @@ TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
 }
 
 // siw never returns requests that are posted in ERR, and does not report unsignaled requests any more.
-TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
+TEST_F(ChannelPollTest, DrainWaitsForNoMarkerIfTheDeviceWouldNotReturnIt) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
   ASSERT_FALSE(device_->limits().flushes_in_error);
@@ -276,7 +276,7 @@ TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
 }
 
 // siw would complete requests after a READ before the READ. They are in order only if they wait for it (fence).
-TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
+TEST_F(ChannelPollTest, RequestsWaitForReadsIfTheDeviceDoesNotKeepTheOrder) {
   for (const bool in_order : {true, false}) {
     if (!in_order) fake_.devices[0]->attributes.vendor_id = 0x626d74;
     start();
@@ -291,7 +291,7 @@ TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
   }
 }
 
-TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
+TEST_F(ChannelPollTest, RequestsThatSuchADeviceNeverReturnsEndWithAnEmptyQueue) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
@@ -301,7 +301,7 @@ TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
 
-TEST_F(ChannelPollTest, ItIsOverForWhoeverPollsAsWell) {
+TEST_F(ChannelPollTest, SuchRequestsEndForPollToo) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
@@ -318,7 +318,7 @@ TEST_F(ChannelPollTest, ItIsOverForWhoeverPollsAsWell) {
   EXPECT_TRUE(channel_->drained());
 }
 
-TEST_F(ChannelPollTest, ItIsOverForASharedQueueAsWell) {
+TEST_F(ChannelPollTest, SuchRequestsEndOnASharedQueueToo) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
   queue_->attach(*channel_);
@@ -345,7 +345,7 @@ TEST_F(ChannelPollTest, ItIsOverForASharedQueueAsWell) {
   queue_->detach(*silent);
 }
 
-TEST_F(ChannelPollTest, WithoutAMarkerSignaledRequestsAreStillWaitedFor) {
+TEST_F(ChannelPollTest, WithoutAMarkerDrainStillWaitsForSignaledRequests) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
@@ -369,7 +369,7 @@ TEST_F(ChannelPollTest, DrainReportsUnsignaledRequestsThatAreFlushed) {
   EXPECT_EQ(drained[2].id, 2U);
 }
 
-TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
+TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerInAFullQueue) {
   for (int depth = 1; depth <= 9; ++depth) {
     for (int filled = 0; filled <= depth; ++filled) {
       channel_ = make("small", queue_->native(), queue_->native(), {.send_depth = depth});
@@ -382,7 +382,7 @@ TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
   }
 }
 
-TEST_F(ChannelPollTest, DrainSaysWhenTheDeviceTakesNoMarker) {
+TEST_F(ChannelPollTest, DrainReportsThatTheDeviceRefusesTheMarker) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   fake_.refuses_posts_in_error = true;
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
@@ -401,7 +401,7 @@ TEST_F(ChannelPollTest, DrainEndsAtItsDeadline) {
   EXPECT_THAT(drained.error().context, HasSubstr("1 sends and 1 receives outstanding"));
 }
 
-TEST_F(ChannelPollTest, DrainReturnsWhatTheDeviceSaysToTheMoveToError) {
+TEST_F(ChannelPollTest, DrainReturnsTheErrorOfTheMoveToErr) {
   fake_.fail("modify_qp", EIO);
   EXPECT_EQ(channel_->drain(Deadline::after(1s)).code(), std::errc::io_error);
 }
@@ -417,7 +417,7 @@ TEST_F(ChannelPollTest, DestroyingAChannelWithRequestsOutstandingIsFine) {
 
 // ---- A queue shared by many channels
 
-TEST_F(ChannelPollTest, ASharedQueueTellsTheChannelsApart) {
+TEST_F(ChannelPollTest, ASharedQueueAssignsCompletionsToTheirChannels) {
   const auto other = make("other", queue_->native(), queue_->native(), {});
   queue_->attach(*other);
   queue_->attach(*channel_);
@@ -439,7 +439,7 @@ TEST_F(ChannelPollTest, ASharedQueueTellsTheChannelsApart) {
   EXPECT_EQ(other->outstanding_sends(), 0);
 }
 
-TEST_F(ChannelPollTest, WhatADetachedChannelLeftBehindIsDropped) {
+TEST_F(ChannelPollTest, CompletionsOfADetachedChannelAreDropped) {
   const auto other = make("other", queue_->native(), queue_->native(), {});
   queue_->attach(*channel_);
   queue_->attach(*other);
@@ -465,7 +465,7 @@ TEST_F(ChannelPollTest, ASharedQueueReportsAFailedQueue) {
   EXPECT_EQ(polled.size(), 0U);
 }
 
-TEST_F(ChannelPollTest, ASharedQueueLooksSoManyTimesUntilThereIsSomething) {
+TEST_F(ChannelPollTest, ASharedQueuePollsUpToTheGivenNumberOfTimes) {
   queue_->attach(*channel_);
   std::array<Completion, 4> out;
   Polled polled;
@@ -485,7 +485,7 @@ TEST_F(ChannelPollTest, ASharedQueueLooksSoManyTimesUntilThereIsSomething) {
   EXPECT_EQ(fake_.polls, 12U) << "0 is once, not for ever";
 }
 
-TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {
+TEST_F(ChannelPollTest, AttachingAChannelDoesNotWaitForAllPolls) {
   std::thread thread([&] {
     std::array<Completion, 4> out;
     EXPECT_TRUE(queue_->poll(out, std::numeric_limits<std::uint32_t>::max()));  // for more than a minute

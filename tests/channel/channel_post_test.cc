@@ -61,7 +61,7 @@ class ChannelPostTest : public ::testing::Test {
 // ---- Requests that reach the device
 
 // The fake device can scatter a READ over two slices. Some devices only support one.
-TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
+TEST_F(ChannelPostTest, AReadHasAtMostTheSlicesThatTheDeviceScatters) {
   EXPECT_TRUE(channel_->post_read(std::vector<BufferSlice>(2, slice()), {.address = 4096, .length = 100, .rkey = 1},
                                   {.id = 1}));
   EXPECT_EQ(
@@ -116,7 +116,7 @@ TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
 
 // ---- Requests that do not reach the device
 
-TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
+TEST_F(ChannelPostTest, InvalidRequestsAreRefusedBeforeTheDevice) {
   const std::vector<BufferSlice> five(5, slice());
   const std::array eight{slice(4), buffer_.at(1).first(4)};
   const BufferSlice one = slice(8);
@@ -202,7 +202,7 @@ TEST_F(ChannelPostTest, AChannelNeedsAQueuePairInInit) {
 
 // ---- Full queues
 
-TEST_F(ChannelPostTest, AFullSendQueueIsFoundBeforeTheDevice) {
+TEST_F(ChannelPostTest, AFullSendQueueIsNoticedBeforeTheDevice) {
   start({.send_depth = 5, .recv_depth = 3});
   for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
   EXPECT_EQ(channel_->outstanding_sends(), 5);
@@ -216,7 +216,7 @@ TEST_F(ChannelPostTest, AFullSendQueueIsFoundBeforeTheDevice) {
   EXPECT_EQ(channel_->post_send(slice(), {.id = 9}), Errc::kSendQueueFull);
 }
 
-TEST_F(ChannelPostTest, AFullReceiveQueueIsFoundBeforeTheDevice) {
+TEST_F(ChannelPostTest, AFullReceiveQueueIsNoticedBeforeTheDevice) {
   start({.send_depth = 5, .recv_depth = 3});
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(channel_->post_recv(slice(), {.id = i}));
   EXPECT_EQ(channel_->outstanding_recvs(), 3);
@@ -227,7 +227,7 @@ TEST_F(ChannelPostTest, AFullReceiveQueueIsFoundBeforeTheDevice) {
   EXPECT_TRUE(channel_->post_recv(slice(), {.id = 9}));
 }
 
-TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
+TEST_F(ChannelPostTest, ARequestThatTheDeviceRefusesIsNotOutstanding) {
   const auto refused = [this](int number) {
     fake_.fail("post_send", number);
     return channel_->post_send(slice(), {.id = 1});
@@ -248,7 +248,7 @@ TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
 
 // ---- Unsignaled requests
 
-TEST_F(ChannelPostTest, UnsignaledRequestsLeaveWithALaterCompletion) {
+TEST_F(ChannelPostTest, ALaterCompletionRemovesUnsignaledRequests) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   for (std::uint64_t i = 0; i < 3; ++i)
     ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
@@ -261,7 +261,7 @@ TEST_F(ChannelPostTest, UnsignaledRequestsLeaveWithALaterCompletion) {
   EXPECT_EQ(channel_->outstanding_sends(), 0);
 }
 
-TEST_F(ChannelPostTest, AQueueOfUnsignaledRequestsNeverStopsForGood) {
+TEST_F(ChannelPostTest, AQueueOfUnsignaledRequestsNeverBlocks) {
   for (const int depth : {1, 2, 3, 4, 5, 8, 100}) {
     start({.send_depth = depth});
     fake_.requests = FakeVerbs::Requests::kComplete;
@@ -289,7 +289,7 @@ TEST_F(ChannelPostTest, TheLibraryAsksForACompletionEveryHalfQueue) {
   EXPECT_THAT(signaled, ElementsAre(false, false, false, false, true, false));
 }
 
-TEST_F(ChannelPostTest, TheLastPlaceIsNeverTakenSilently) {
+TEST_F(ChannelPostTest, TheRequestInTheLastPlaceIsSignaled) {
   start({.send_depth = 8});
   for (std::uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 6, .flags = PostFlags::kUnsignaled}));
@@ -341,7 +341,7 @@ TEST_F(ChannelPostTest, AnEmptyChainIsNothing) {
   EXPECT_EQ(fake_.calls("post_send"), 0);
 }
 
-TEST_F(ChannelPostTest, AChainStopsWhereTheQueueIsFull) {
+TEST_F(ChannelPostTest, AChainStopsWhenTheQueueIsFull) {
   start({.send_depth = 40});
   const std::vector<SendRequest> requests(50, {.operation = Operation::kSend});
   const PostedChain posted = channel_->post_chain(requests);
@@ -359,7 +359,7 @@ TEST_F(ChannelPostTest, AChainStopsAtTheFirstInvalidRequest) {
   EXPECT_THAT(fake_.post_lengths, ElementsAre(3));
 }
 
-TEST_F(ChannelPostTest, AChainThatTheDeviceCutsShortSaysWhere) {
+TEST_F(ChannelPostTest, AChainThatTheDeviceInterruptsReportsThePlace) {
   const std::vector<SendRequest> requests(6, {.operation = Operation::kSend});
   fake_.fail("post_send", ENOMEM, 5);
   const PostedChain posted = channel_->post_chain(requests);
@@ -371,7 +371,7 @@ TEST_F(ChannelPostTest, AChainThatTheDeviceCutsShortSaysWhere) {
 }
 
 // After a refused request the library may request its next completion earlier than usual, but never later.
-TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
+TEST_F(ChannelPostTest, ARefusalDoesNotCountAsAnUnsignaledRequest) {
   start({.send_depth = 8});
   const std::vector<SendRequest> requests(
       4, {.operation = Operation::kSend, .options = {.flags = PostFlags::kUnsignaled}});
@@ -387,7 +387,7 @@ TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
 }
 
 // A refused request that would have been signaled must not make begin_drain() forget the unsignaled ones before it.
-TEST_F(ChannelPostTest, ARefusalDoesNotHideSilentRequestsFromADrain) {
+TEST_F(ChannelPostTest, ARefusalDoesNotHideUnsignaledRequestsFromADrain) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   fake_.fail("post_send", EIO);
@@ -398,7 +398,7 @@ TEST_F(ChannelPostTest, ARefusalDoesNotHideSilentRequestsFromADrain) {
 
 // ---- Wrapping positions
 
-TEST_F(ChannelPostTest, RequestsKeepTheirIdsForEver) {
+TEST_F(ChannelPostTest, RequestsKeepTheirIds) {
   start({.send_depth = 3, .recv_depth = 5});
   fake_.requests = FakeVerbs::Requests::kComplete;
   for (std::uint64_t i = 0; i < 1000; ++i) {

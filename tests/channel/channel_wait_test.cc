@@ -52,7 +52,7 @@ class ChannelWaitTest : public ::testing::Test {
   std::unique_ptr<ChannelCore> channel_;
 };
 
-TEST_F(ChannelWaitTest, BringsTheCompletionOfItsRequest) {
+TEST_F(ChannelWaitTest, ReturnsTheCompletionOfItsRequest) {
   const PostedRequest posted = send(5);
   EXPECT_TRUE(posted.posted());
   fake_.complete_send();
@@ -63,7 +63,7 @@ TEST_F(ChannelWaitTest, BringsTheCompletionOfItsRequest) {
   EXPECT_THAT(poll(), IsEmpty());
 }
 
-TEST_F(ChannelWaitTest, KeepsInOrderWhatCompletesBefore) {
+TEST_F(ChannelWaitTest, KeepsEarlierCompletionsInOrder) {
   ASSERT_TRUE(recv(1).posted());
   ASSERT_TRUE(send(2).posted());
   ASSERT_TRUE(recv(3).posted());
@@ -83,7 +83,7 @@ TEST_F(ChannelWaitTest, KeepsInOrderWhatCompletesBefore) {
   EXPECT_THAT(poll(), IsEmpty());
 }
 
-TEST_F(ChannelWaitTest, RequestsOfTheSameIdAreToldApart) {
+TEST_F(ChannelWaitTest, RequestsWithTheSameIdAreDistinguished) {
   const PostedRequest first = send(0);
   const PostedRequest receive = recv(0);
   const PostedRequest second = send(0);
@@ -107,7 +107,7 @@ TEST_F(ChannelWaitTest, MayBeWaitedForAgainAfterATimeout) {
   EXPECT_TRUE(posted.wait(0ms));
 }
 
-TEST_F(ChannelWaitTest, SaysThatItsCompletionIsGone) {
+TEST_F(ChannelWaitTest, ReportsThatItsCompletionWasTaken) {
   const PostedRequest polled = send(5);
   fake_.complete_send();
   EXPECT_THAT(poll(), ElementsAre(5));
@@ -118,7 +118,7 @@ TEST_F(ChannelWaitTest, SaysThatItsCompletionIsGone) {
   EXPECT_EQ(waited.wait(1s).code(), Errc::kWrongState);
 }
 
-TEST_F(ChannelWaitTest, SaysWhyNothingWasPosted) {
+TEST_F(ChannelWaitTest, ReportsWhyNothingWasPosted) {
   start({.send_depth = 1});
   ASSERT_TRUE(send(1).posted());
   const auto full = send(2).wait(1s);
@@ -127,7 +127,7 @@ TEST_F(ChannelWaitTest, SaysWhyNothingWasPosted) {
 }
 
 // The error says why the request was not posted, with numbers. Each case violates one condition of posting.
-TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
+TEST_F(ChannelWaitTest, NamesTheMistakeInARequest) {
   const auto refused = [&](const PostedRequest& request) {
     EXPECT_EQ(request.posted(), Errc::kInvalidArgument);
     const auto waited = request.wait(1s);
@@ -164,7 +164,7 @@ TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
 
-TEST_F(ChannelWaitTest, NobodyWaitsWhereAThreadTakesTheCompletions) {
+TEST_F(ChannelWaitTest, IsRefusedIfAThreadTakesTheCompletions) {
   channel_->set_source(nullptr, false);
   EXPECT_EQ(send(1).posted(), Errc::kWrongState);
   EXPECT_EQ(recv(2).wait(1s).code(), Errc::kWrongState);
@@ -184,7 +184,7 @@ TEST_F(ChannelWaitTest, TakesFromTwoQueues) {
   EXPECT_THAT(poll(), ElementsAre(3));
 }
 
-TEST_F(ChannelWaitTest, DrainsWhatIsKept) {
+TEST_F(ChannelWaitTest, DrainDeliversKeptCompletions) {
   ASSERT_TRUE(recv(1).posted());
   fake_.complete_recv(8);
   ASSERT_TRUE(send(2).posted());
@@ -197,7 +197,7 @@ TEST_F(ChannelWaitTest, DrainsWhatIsKept) {
   EXPECT_THAT(drained, ElementsAre(1, 2));
 }
 
-TEST_F(ChannelWaitTest, ACompletionQueueThatFailsEndsIt) {
+TEST_F(ChannelWaitTest, AFailedCompletionQueueEndsTheWait) {
   const PostedRequest posted = send(1);
   fake_.poll_fails = true;
   EXPECT_EQ(posted.wait(1s).code(), Errc::kCompletionFailed);

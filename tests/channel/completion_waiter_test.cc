@@ -112,7 +112,7 @@ TEST_F(CompletionWaiterTest, SpinningBeginsWithManyPollsAtATime) {
   EXPECT_THAT(polls_of(PollingMode::kCompletionChannel, {}), ElementsAre(1, 1, 1));
 }
 
-TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {
+TEST_F(CompletionWaiterTest, AWaitBeginsWhenAPollFindsNothing) {
   const auto waiter = make(PollingMode::kBusyPoll);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(waiter->step(found, Deadline::never()));
@@ -123,13 +123,13 @@ TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {
   EXPECT_EQ(waiter->counts().spun_share(), 1.0);
 }
 
-TEST_F(CompletionWaiterTest, TheShareOfWaitsThatSpinningWasEnoughFor) {
+TEST_F(CompletionWaiterTest, ComputesTheShareOfWaitsThatEndedWhileSpinning) {
   EXPECT_EQ((WaitCounts{}.spun_share()), 1.0);
   EXPECT_EQ((WaitCounts{.waits = 4, .slept = 1, .sleeps = 9}.spun_share()), 0.75);  // with spurious wake-ups
   EXPECT_EQ((WaitCounts{.waits = 4, .slept = 4, .sleeps = 4}.spun_share()), 0.0);
 }
 
-TEST_F(CompletionWaiterTest, AWaitInWhichTheThreadSleptManyTimesIsOne) {
+TEST_F(CompletionWaiterTest, SeveralSleepsInOneWaitCountAsOneWait) {
   const auto waiter = make(PollingMode::kCompletionChannel);
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(waiter->step(nothing, Deadline::after(0us)));
   EXPECT_TRUE(waiter->step(found, Deadline::never()));
@@ -226,7 +226,7 @@ TEST_F(CompletionWaiterTest, AdaptiveSpinsBeforeItSleeps) {
   EXPECT_EQ(waiter->counts().waits, 1U);
 }
 
-TEST_F(CompletionWaiterTest, AdaptiveSleepsOnWhereItWasWokenForNothing) {
+TEST_F(CompletionWaiterTest, AdaptiveKeepsSleepingAfterASpuriousWakeUp) {
   const auto waiter = make(PollingMode::kAdaptive, {.spin = 1ms});
   while (waiter->counts().sleeps == 0) step(*waiter, 0s);
   for (int i = 0; i < 10; ++i) step(*waiter, 0s);
@@ -234,7 +234,7 @@ TEST_F(CompletionWaiterTest, AdaptiveSleepsOnWhereItWasWokenForNothing) {
   EXPECT_FALSE(waiter->spins());
 }
 
-TEST_F(CompletionWaiterTest, AdaptiveSpinsAnewAfterEachCompletion) {
+TEST_F(CompletionWaiterTest, AdaptiveSpinsAgainAfterEachCompletion) {
   const auto waiter = make(PollingMode::kAdaptive, {.spin = 1s});
   for (int i = 0; i < 100; ++i) {
     step(*waiter, 0s);
@@ -261,7 +261,7 @@ TEST_F(CompletionWaiterTest, OnlyEpollHasADescriptorAndWatchesOthers) {
   EXPECT_GE(make(PollingMode::kEpoll)->fd(), 0);
 }
 
-TEST_F(CompletionWaiterTest, ADescriptorOfTheApplicationsEndsTheSleepAndIsServed) {
+TEST_F(CompletionWaiterTest, AnApplicationsDescriptorEndsTheSleepAndIsServed) {
   const UniqueFd other(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   const auto waiter = make(PollingMode::kEpoll);
   int calls = 0;
@@ -273,7 +273,7 @@ TEST_F(CompletionWaiterTest, ADescriptorOfTheApplicationsEndsTheSleepAndIsServed
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsToldByTheDescriptor) {
+TEST_F(CompletionWaiterTest, TheDescriptorWakesAnOutsideLoop) {
   const auto waiter = make(PollingMode::kEpoll);
   EXPECT_FALSE(waiter->step_outside(nothing));
   EXPECT_FALSE(readable(waiter->fd()));
@@ -287,7 +287,7 @@ TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsToldByTheDescriptor) {
   EXPECT_EQ(waiter->counts().sleeps, 0U);  // the event belonged to another waiter
 }
 
-TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsNotLeftAsleepWhereTheQueueCannotBeArmed) {
+TEST_F(CompletionWaiterTest, AnOutsideLoopIsWokenIfTheQueueCannotBeArmed) {
   const auto waiter = make(PollingMode::kEpoll);
   fake_.fail("req_notify_cq", EIO);
   EXPECT_FALSE(waiter->step_outside(nothing));

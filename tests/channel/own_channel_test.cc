@@ -49,7 +49,7 @@ TEST_F(OwnChannelTest, MayBeConnectedBefore) {
   EXPECT_TRUE((*channel)->connected());
 }
 
-TEST_F(OwnChannelTest, RefusesWhatIsNoNameAndNoAdapter) {
+TEST_F(OwnChannelTest, RefusesInvalidNamesAndAdapters) {
   const auto unnamed = RDMAChannel::create("", adapter());
   EXPECT_EQ(unnamed.code(), Errc::kInvalidArgument);
   EXPECT_THAT(unnamed.error().context, HasSubstr("the name of a channel has 0 bytes"));

@@ -92,7 +92,7 @@ TEST_F(PoolOnFake, AReceiveIsGivenBackOnce) {
   EXPECT_EQ(pool_->posted(), 4);
 }
 
-TEST_F(PoolOnFake, WhatIsKeptIsNotGivenBackWithTheRest) {
+TEST_F(PoolOnFake, KeptReceivesAreNotReturnedWithTheOthers) {
   const std::array all = {arrive(), arrive(), arrive()};
   pool_->keep(all[1]);
   fake_.shared_recv_lengths.clear();
@@ -110,7 +110,7 @@ TEST_F(PoolOnFake, AReceiveThatTheDeviceRefusesIsNotCounted) {
   EXPECT_EQ(pool_->posted(), 3);
 }
 
-TEST_F(PoolOnFake, AReceiveThatADriverRefusesWithoutSayingWhichIsNotCounted) {
+TEST_F(PoolOnFake, AReceiveThatADriverRefusesWithoutNamingItIsNotCounted) {
   const Completion first = arrive();
   fake_.names_refused_requests = false;
   fake_.fail("post_srq_recv", EIO);
@@ -118,7 +118,7 @@ TEST_F(PoolOnFake, AReceiveThatADriverRefusesWithoutSayingWhichIsNotCounted) {
   EXPECT_EQ(pool_->posted(), 3);
 }
 
-TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
+TEST_F(PoolOnFake, TheLimitIsSetAgainOnceEnoughReceivesAreBack) {
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2));
   const std::array all = {arrive(), arrive(), arrive()};
   pool_->note_low();  // like the thread that takes the device's events
@@ -132,14 +132,14 @@ TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2)) << "once";
 }
 
-TEST_F(PoolOnFake, TheLimitIsSetAgainThoughAllWereBackBeforeAnybodyWasTold) {
+TEST_F(PoolOnFake, TheLimitIsSetAgainAfterALateNotice) {
   pool_->note_low();  // for an event that was pending while they were given back
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2));
   (void)arrive();
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2)) << "else nobody is told when what comes from now on is kept";
 }
 
-TEST_F(PoolOnFake, IsLowThoughTheDeviceSaysNothing) {
+TEST_F(PoolOnFake, NoticesLowWaterWithoutAnEventOfTheDevice) {
   const std::array all = {arrive(), arrive()};
   EXPECT_EQ(pool_->times_low(), 0);
   (void)arrive();
@@ -152,7 +152,7 @@ TEST_F(PoolOnFake, IsLowThoughTheDeviceSaysNothing) {
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2));
 }
 
-TEST_F(PoolOnFake, WhatADetachedChannelLeftBehindGoesBackToThePool) {
+TEST_F(PoolOnFake, ReceivesOfADetachedChannelReturnToThePool) {
   queue_->attach(*channel_);
   fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
   queue_->detach(*channel_);
@@ -163,13 +163,13 @@ TEST_F(PoolOnFake, WhatADetachedChannelLeftBehindGoesBackToThePool) {
   EXPECT_EQ(pool_->posted(), 4);
 }
 
-TEST_F(PoolOnFake, ADrainEndsWithoutTheReceivesOfOthersAndGivesItsOwnBack) {
+TEST_F(PoolOnFake, ADrainReturnsItsReceivesAndDoesNotWaitForOthers) {
   fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
   EXPECT_TRUE(channel_->drain(Deadline::after(1s)).ok());
   EXPECT_EQ(pool_->posted(), 4);
 }
 
-TEST_F(PoolOnFake, ADrainIsNotOverBeforeTheQueueWasFoundEmpty) {
+TEST_F(PoolOnFake, ADrainEndsOnlyWhenTheQueueIsEmpty) {
   EXPECT_TRUE(channel_->begin_drain().ok());
   EXPECT_FALSE(channel_->drained());
   channel_->found_empty();
@@ -245,7 +245,7 @@ TEST_F(PoolOnSoft0, AnEmptyPoolMakesSendersWaitAndThenFail) {
   EXPECT_EQ(send(1, 4).error, Errc::kRnrRetryExceeded);
 }
 
-TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack) {
+TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsAtBothEndsAndItsReceiveReturns) {
   const auto buffer = peers_[0].buffer(65);
   ASSERT_TRUE(peers_[0].channel->post_send(buffer.at(0), {.id = 1}));
   EXPECT_EQ(peers_[0].next().error, Errc::kRemoteInvalidRequest);
@@ -259,7 +259,7 @@ TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack)
   EXPECT_EQ(number_in(next()), 5U);
 }
 
-TEST_F(PoolOnSoft0, AWriteWithImmediateTakesAReceiveAndLeavesItAlone) {
+TEST_F(PoolOnSoft0, AWriteWithImmediateUsesAReceiveAndDoesNotWriteToIt) {
   const auto target = RDMABuffer::allocate(device_, {.remote_access = RemoteAccess::kWrite}).value();
   const auto source = peers_[0].buffer(8);
   ASSERT_TRUE(peers_[0].channel->post_write(source.at(0), target.remote_region(), {.id = 1, .immediate = 77}));

@@ -9,7 +9,7 @@ struct Receive {
   std::uint64_t anything = 0;
 };
 
-TEST(RequestId, TellsTheQueueAndThePosition) {
+TEST(RequestId, ContainsTheQueueAndThePosition) {
   for (const std::uint32_t position : {0U, 1U, 2U, 3U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
     SCOPED_TRACE(position);
     EXPECT_FALSE(is_pooled_request(send_request_id(position)));

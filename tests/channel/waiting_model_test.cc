@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, WaitingModel,
                          [](const auto& way) { return std::string(way.param.name); });
 
 // Proves that the enumeration detects this error, and thus that the test above is meaningful.
-TEST(WaitingModelItself, FindsTheWakeUpThatIsLostWithoutTheSecondPoll) {
+TEST(WaitingModelItself, FindsTheLostWakeUpWithoutTheSecondPoll) {
   for (const PollingMode mode : {PollingMode::kCompletionChannel, PollingMode::kEpoll, PollingMode::kAdaptive}) {
     const Found found = explore({"", mode, Loop::kWithoutSecondPoll}, "PN");
     EXPECT_THAT(found.first_failure, HasSubstr("sleeps for ever: 1 in the queue")) << to_text(mode);

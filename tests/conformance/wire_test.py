@@ -153,7 +153,7 @@ class BadCable(BetweenHosts):
 
 
 class SlowCable(BetweenHosts):
-    def test_it_is_filled_and_not_overrun(self):
+    def test_it_is_used_fully_without_loss(self):
         self.hosts.rate("200mbit")
         self.perftest("ib_send_bw", "-s", "65536")
         self.perftest("ib_send_bw", "-c", "UD")
@@ -165,7 +165,7 @@ class PulledCable(BetweenHosts):
         time.sleep(seconds)
         self.hosts.link(1, "up")
 
-    def test_requests_wait_until_it_is_back(self):
+    def test_requests_wait_until_it_is_plugged_in_again(self):
         common = (RUN, "ib_write_bw", "-d", "soft0", "-x", IPV4, "-F", "-D", "3")
         server = self.start_server(*common)
         client = self.start_on(1, *common, self.hosts[0].ipv4)

@@ -24,13 +24,13 @@ struct Script {
   }
 };
 
-TEST(AddressRounds, GoesOnWhileSomebodySaysNo) {
+TEST(AddressRounds, ContinuesWhileConnectionsAreRefused) {
   Script script{{kRefused, kRefused}};
   EXPECT_EQ(AddressRounds(kServer, {}, -1).run<int>(script).value(), 7);
   EXPECT_EQ(script.calls, 3U);
 }
 
-TEST(AddressRounds, GoesOnThroughEverythingThatMayPass) {
+TEST(AddressRounds, ContinuesAfterEachTemporaryError) {
   for (const std::error_code code :
        {std::error_code(Errc::kTimeout), std::make_error_code(std::errc::timed_out),
         std::make_error_code(std::errc::host_unreachable), std::make_error_code(std::errc::network_unreachable),
@@ -43,13 +43,13 @@ TEST(AddressRounds, GoesOnThroughEverythingThatMayPass) {
   }
 }
 
-TEST(AddressRounds, GivesUpAtOnceWhereTryingAgainMendsNothing) {
+TEST(AddressRounds, GivesUpAtOnceAfterAPermanentError) {
   Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "no descriptor")}};
   EXPECT_EQ(AddressRounds(kServer, {}, -1).run<int>(script).error().context, "no descriptor");
   EXPECT_EQ(script.calls, 1U);
 }
 
-TEST(AddressRounds, LooksANameUpAgainThatCannotBeLookedUpNow) {
+TEST(AddressRounds, RetriesALookupThatFailsTemporarily) {
   int looked_up = 0;
   const auto look_up = [&](const HostPort& where) -> Result<std::vector<SocketAddress>> {
     if (++looked_up < 3) return make_error(std::make_error_code(std::errc::resource_unavailable_try_again), "later");
@@ -60,7 +60,7 @@ TEST(AddressRounds, LooksANameUpAgainThatCannotBeLookedUpNow) {
   EXPECT_EQ(looked_up, 3);
 }
 
-TEST(AddressRounds, ANameThatNobodyHasIsNotLookedUpAgain) {
+TEST(AddressRounds, DoesNotRetryTheLookupOfAnUnknownName) {
   int looked_up = 0;
   const auto look_up = [&](const HostPort&) -> Result<std::vector<SocketAddress>> {
     ++looked_up;
@@ -71,7 +71,7 @@ TEST(AddressRounds, ANameThatNobodyHasIsNotLookedUpAgain) {
   EXPECT_EQ(looked_up, 1);
 }
 
-TEST(AddressRounds, SaysHowLongItHasReallyTried) {
+TEST(AddressRounds, ReportsTheTimeThatItHasTried) {
   const TcpOptions options{.connect_timeout = 1h};  // must outlive rounds
   AddressRounds rounds(kServer, options, -1);
   Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "final")}};
@@ -80,7 +80,7 @@ TEST(AddressRounds, SaysHowLongItHasReallyTried) {
   EXPECT_FALSE(rounds.gave_up().ends_with("3600 s")) << rounds.gave_up();
 }
 
-TEST(AddressRounds, ARoundThatIsCutShortDoesNotHideTheRefusalBefore) {
+TEST(AddressRounds, AnInterruptedRoundDoesNotHideAnEarlierRefusal) {
   const TcpOptions soon{.connect_timeout = 1ms};
   Script script{{kRefused, kLate, kLate, kLate}};
   EXPECT_EQ(AddressRounds(kServer, soon, -1).run<int>(script).error().context, "no");
@@ -112,7 +112,7 @@ TEST(AddressRounds, TriesNoAddressForLongAtATime) {
   EXPECT_LE(first, AddressRounds::kLongestTry);
 }
 
-TEST(AddressRounds, EndsWithTheFirstErrorThatNoOtherAddressMends) {
+TEST(AddressRounds, EndsWithTheFirstErrorThatConcernsAllAddresses) {
   for (const std::error_code code :
        {std::error_code(Errc::kStopped), std::make_error_code(std::errc::operation_not_permitted)}) {
     Script script{{kRefused, make_error(code, "final")}};

@@ -98,7 +98,7 @@ TEST_F(ConnectLater, AServerThatDoesNotAnswerComesUp) {
   EXPECT_TRUE(connected.ok()) << connected.message();
 }
 
-TEST_F(ConnectLater, ARouteComes) {
+TEST_F(ConnectLater, ARouteAppears) {
   network_.ip("link set lo up");
   const Status given_up = TcpConnection::connect({"10.1.0.2", 2020}, {.connect_timeout = 50ms}).status();
   EXPECT_EQ(given_up.code(), std::errc::network_unreachable);

@@ -65,7 +65,7 @@ TEST(MessageHeader, ForeignBytesAreShown) {
   EXPECT_THAT(fed.status.message(), HasSubstr("\"GET / HTTP/1\""));
 }
 
-TEST(MessageHeader, ForeignBytesAreToldApartAtTheFirstOne) {
+TEST(MessageHeader, ForeignBytesAreNoticedAtTheFirstOne) {
   EXPECT_EQ(feed(bytes_of("G"), 1).status.code(), Errc::kBadMessage);
   EXPECT_TRUE(feed(bytes_of("RDC"), 1).status.ok());
 }
@@ -94,14 +94,14 @@ TEST(MessageHeader, LengthBeyondTheTypesMaximumNamesBothNumbers) {
   EXPECT_EQ(feed(header_with(kHandshakeMagic, kHandshakeVersion, 6, 1), 64).status.code(), Errc::kBadMessage);
 }
 
-TEST(FrameMessage, RefusesWhatThePeerWouldRefuse) {
+TEST(FrameMessage, RefusesMessagesThatThePeerWouldRefuse) {
   EXPECT_TRUE(frame_message(MessageType::kUser, std::vector<std::byte>(kMaxPayloadBytes)));
   const auto frame = frame_message(MessageType::kUser, std::vector<std::byte>(kMaxPayloadBytes + 1));
   EXPECT_EQ(frame.code(), Errc::kInvalidArgument);
   EXPECT_THAT(frame.error().context, HasSubstr("1048577"));
 }
 
-TEST(MessageAssembler, MakesTheSameMessagesWhateverThePieces) {
+TEST(MessageAssembler, MakesTheSameMessagesFromAnyPieces) {
   std::vector<std::byte> stream;
   const std::vector<std::size_t> sizes = {0, 1, 11, 65536, 65537, kMaxPayloadBytes};
   for (const std::size_t size : sizes) {
@@ -118,7 +118,7 @@ TEST(MessageAssembler, MakesTheSameMessagesWhateverThePieces) {
   }
 }
 
-TEST(MessageAssembler, PromisesCostNoMemory) {
+TEST(MessageAssembler, AnAnnouncedLengthTakesNoMemory) {
   MessageAssembler assembler;
   const auto header = header_with(kHandshakeMagic, kHandshakeVersion, 7, kMaxPayloadBytes);
   std::ranges::copy(header, assembler.room().begin());
@@ -127,7 +127,7 @@ TEST(MessageAssembler, PromisesCostNoMemory) {
   EXPECT_TRUE(assembler.in_the_middle());
 }
 
-TEST(MessageAssembler, RefusesWhatIsLongerThanItsLimitOnceTheHeaderHasCome) {
+TEST(MessageAssembler, RefusesTooLongAMessageOnceTheHeaderHasArrived) {
   MessageAssembler assembler;
   assembler.limit(100);
   const auto fits = *frame_message(MessageType::kUser, std::vector<std::byte>(100));
@@ -153,7 +153,7 @@ TEST(MessageHeader, AnOfferIsNoLongerThanTheLargestCard) {
   }
 }
 
-TEST(Hello, ComesBackAsItWasSent) {
+TEST(Hello, IsDecodedAsItWasEncoded) {
   const Hello hello{.node = "node7", .pid = 4711, .instance = 0x0123456789abcdef, .features = 5};
   const auto back = Hello::decode(hello.encode());
   ASSERT_TRUE(back);
@@ -195,7 +195,7 @@ TEST(Reject, CarriesCodeAndReason) {
   EXPECT_EQ(by_system.reason, "x (Input/output error)");
 }
 
-TEST(Reject, UnknownCodesAndLongReasonsAreTamed) {
+TEST(Reject, UnknownCodesAndLongReasonsAreMadeValid) {
   const auto back = Reject::decode(Reject{static_cast<Errc>(9999), std::string(70'000, 'x')}.encode());
   ASSERT_TRUE(back);
   EXPECT_EQ(back->code, Errc::kPeerRefused);

@@ -28,26 +28,26 @@ TEST(HostAddress, AnAddressIsItself) {
   EXPECT_EQ(ipv6->front().gid.raw[0], 0x20);
 }
 
-TEST(HostAddress, ALinkLocalOneKnowsItsInterface) {
+TEST(HostAddress, ALinkLocalAddressHasItsInterface) {
   const auto address = find("fe80::1%lo");
   ASSERT_TRUE(address) << address.status().message();
   EXPECT_EQ(address->front().scope, if_nametoindex("lo"));
   EXPECT_EQ(address->front().text, "fe80::1%lo");
 }
 
-TEST(HostAddress, ALinkLocalOneWithoutAnInterfaceIsNoUse) {
+TEST(HostAddress, ALinkLocalAddressWithoutAnInterfaceIsRefused) {
   const auto address = find("[fe80::1]");
   EXPECT_EQ(address.code(), Errc::kInvalidArgument);
   EXPECT_THAT(address.status().message(), AllOf(HasSubstr("fe80::1"), HasSubstr("fe80::1%eth0")));
 }
 
-TEST(HostAddress, AnInterfaceThatIsNotThereIsNamed) {
+TEST(HostAddress, AMissingInterfaceIsNamed) {
   const auto address = find("fe80::1%none0");
   EXPECT_EQ(address.code(), Errc::kInvalidArgument);
   EXPECT_THAT(address.status().message(), AllOf(HasSubstr("fe80::1%none0"), HasSubstr("interface")));
 }
 
-TEST(HostAddress, AnyAddressIsKnownAsSuch) {
+TEST(HostAddress, TheWildcardAddressIsRecognized) {
   for (const char* host : {"0.0.0.0", "::"}) EXPECT_TRUE(find(host)->front().is_any()) << host;
   for (const char* host : {"127.0.0.1", "::1"}) EXPECT_FALSE(find(host)->front().is_any()) << host;
 }

@@ -26,7 +26,7 @@ void deliver(Connector& sender, Connector& receiver) {
   ASSERT_TRUE(receiver.receive_message(MessageType::kUser, soon()));
 }
 
-TEST(KeepAlive, APeerThatSaysNothingIsLost) {
+TEST(KeepAlive, ASilentPeerIsLost) {
   const TcpPair pair;
   EXPECT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
   EXPECT_EQ(pair.client->keep_alive(kStart + 4999ms, 5s), PeerState::kOpen);
@@ -47,7 +47,7 @@ TEST(KeepAlive, EndsAReceiverThatWaits) {
   EXPECT_EQ(received.code(), Errc::kPeerLost);
 }
 
-TEST(KeepAlive, HeartbeatsOfThePeersKeepIt) {
+TEST(KeepAlive, HeartbeatsOfThePeerKeepTheConnection) {
   const TcpPair pair;
   ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
   ASSERT_EQ(pair.server->keep_alive(kStart, 5s), PeerState::kOpen);
@@ -57,7 +57,7 @@ TEST(KeepAlive, HeartbeatsOfThePeersKeepIt) {
   EXPECT_EQ(pair.client->keep_alive(kStart + 9s, 5s), PeerState::kLost) << "5 s after it was heard last";
 }
 
-TEST(KeepAlive, AfterALongTimeWithoutALookTheSilenceIsThisSides) {
+TEST(KeepAlive, ALongPauseOfTheLocalProcessIsNotBlamedOnThePeer) {
   const TcpPair pair;
   ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
   EXPECT_EQ(pair.client->keep_alive(kStart + 1h, 5s), PeerState::kOpen) << "this process was stopped";
@@ -65,7 +65,7 @@ TEST(KeepAlive, AfterALongTimeWithoutALookTheSilenceIsThisSides) {
   EXPECT_EQ(pair.client->keep_alive(kStart + 1h + 5s, 5s), PeerState::kLost);
 }
 
-TEST(KeepAlive, APeerThatComesBackIsToldWhy) {
+TEST(KeepAlive, APeerThatContinuesLaterLearnsTheReason) {
   const TcpPair pair;
   ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
   ASSERT_EQ(pair.client->keep_alive(kStart + 4s, 5s), PeerState::kOpen);
@@ -75,7 +75,7 @@ TEST(KeepAlive, APeerThatComesBackIsToldWhy) {
   EXPECT_THAT(told.status().message(), HasSubstr("no sign of life for 5 s"));
 }
 
-TEST(KeepAlive, WithoutALimitItMayBeSilentForEver) {
+TEST(KeepAlive, WithoutALimitASilentPeerIsKept) {
   const TcpPair pair;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(pair.client->keep_alive(kStart + i * 1h, 0s), PeerState::kOpen);
 }
@@ -130,7 +130,7 @@ class NarrowConnector final : public Connector {
   explicit NarrowConnector(std::unique_ptr<ByteStream> stream) : Connector(std::move(stream)) {}
 };
 
-TEST(KeepAlive, AHeartbeatThatGoesOutInPartIsCompletedBeforeTheNextMessage) {
+TEST(KeepAlive, APartlySentHeartbeatIsCompletedBeforeTheNextMessage) {
   auto owned = std::make_unique<NarrowStream>();
   NarrowStream& stream = *owned;
   NarrowConnector connector(std::move(owned));

@@ -11,17 +11,17 @@ bool is_own(const char* host) {
   return addresses && is_of_this_host(addresses->front());
 }
 
-TEST(LocalAddress, ThoseOfInterfacesAndEveryAddress) {
+TEST(LocalAddress, AddressesOfInterfacesAndTheWildcardAreLocal) {
   EXPECT_TRUE(is_own("127.0.0.1"));
   EXPECT_TRUE(is_own("0.0.0.0"));
 }
 
-TEST(LocalAddress, NotThoseOfOthers) {
+TEST(LocalAddress, AddressesOfOtherHostsAreNotLocal) {
   EXPECT_FALSE(is_own("192.0.2.1")) << "RFC 5737: kept for documentation";
   EXPECT_FALSE(is_own("2001:db8::1")) << "RFC 3849: the same";
 }
 
-TEST(LocalAddress, AlsoWhereAnotherProgramListens) {
+TEST(LocalAddress, IsLocalEvenIfAnotherProgramListensThere) {
   auto taken = any_address(AF_INET, 0);
   const UniqueFd fd(socket(AF_INET, SOCK_DGRAM, 0));
   ASSERT_EQ(bind(fd.get(), taken.get(), taken.length), 0);

@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-TEST(SourceNetwork, IsWhatOneHostCanHaveAddressesOf) {
+TEST(SourceNetwork, CoversTheAddressesThatOneHostCanHave) {
   const auto of = [](const char* text) { return SourceNetwork::of(text); };
   EXPECT_EQ(of("10.0.0.1:2020"), of("10.0.0.1:41234"));
   EXPECT_NE(of("10.0.0.1:2020"), of("10.0.0.2:2020"));

@@ -42,14 +42,14 @@ class StreamConnector final : public Connector {
 const Transfer kReset{.error = std::make_error_code(std::errc::connection_reset)};
 const Transfer kUnplugged{.error = kReset.error, .cause = "somebody pulled the plug"};
 
-TEST(StreamFailure, ItsCauseIsInTheErrorOfWhoReceives) {
+TEST(StreamFailure, TheErrorOfAReceiveHasTheCause) {
   StreamConnector connector(kUnplugged);
   const auto received = connector.receive_message(MessageType::kUser, soon());
   EXPECT_EQ(received.code(), Errc::kPeerLost);
   EXPECT_EQ(received.error().context, "10.0.0.2:41234 the connection failed: somebody pulled the plug");
 }
 
-TEST(StreamFailure, ADeviceOfThisSideThatIsGoneIsNoPeerLost) {
+TEST(StreamFailure, ALostLocalDeviceIsNotReportedAsALostPeer) {
   StreamConnector connector(Transfer{.error = Errc::kDeviceLost, .cause = "the RDMA device x is being removed"});
   EXPECT_EQ(connector.check_peer(), PeerState::kLost);
   EXPECT_EQ(connector.status().code(), Errc::kDeviceLost);
@@ -65,14 +65,14 @@ TEST(StreamFailure, GivingUpEndsWaitsWithTheReason) {
   EXPECT_EQ(connector.check_peer(), PeerState::kLost);
 }
 
-TEST(StreamFailure, ItsCauseIsInTheErrorOfWhoSends) {
+TEST(StreamFailure, TheErrorOfASendHasTheCause) {
   StreamConnector connector(kUnplugged);
   const Status sent = connector.send_message(MessageType::kUser, {}, soon());
   EXPECT_EQ(sent.code(), Errc::kPeerLost);
   EXPECT_THAT(sent.message(), HasSubstr("somebody pulled the plug"));
 }
 
-TEST(StreamFailure, WithoutMoreWordsTheSystemsAreSaid) {
+TEST(StreamFailure, WithoutACauseTheErrorHasTheTextOfTheSystem) {
   StreamConnector connector(kReset);
   EXPECT_EQ(connector.check_peer(), PeerState::kLost);
   EXPECT_THAT(connector.status().message(), HasSubstr("the connection failed: " + kReset.error.message()));

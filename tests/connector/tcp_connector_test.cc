@@ -43,7 +43,7 @@ struct ClosedPort {
 
 // Connecting ------------------------------------------------------------------------------------------------------
 
-TEST(TCPConnect, NobodyThereIsOneClearLine) {
+TEST(TCPConnect, NoListenerIsReportedInOneLine) {
   const ClosedPort closed;
   auto client = TcpConnection::connect({"127.0.0.1", closed.port}, {.connect_timeout = milliseconds(30)});
   EXPECT_EQ(client.code(), std::errc::connection_refused);
@@ -81,7 +81,7 @@ TEST(TCPConnect, CancelEndsTheWait) {
   EXPECT_EQ(client.get(), Errc::kStopped);
 }
 
-TEST(TCPConnect, AskingForNonsense) {
+TEST(TCPConnect, InvalidOptionsAreRefused) {
   EXPECT_EQ(TcpConnection::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
   EXPECT_EQ(TcpConnection::connect({"", 2020}).code(), Errc::kInvalidArgument);
   auto nowhere = TcpConnection::connect({"no such host", 2020});
@@ -102,7 +102,7 @@ TEST(TCPConnect, LocalGidHintIsTheMappedAddress) {
 
 // Messages --------------------------------------------------------------------------------------------------------
 
-TEST(TcpConnection, HelloIntroducesBothSides) {
+TEST(TcpConnection, HelloIdentifiesBothEnds) {
   const TcpPair pair;
   const Hello client_hello{.node = "alpha", .pid = 11, .instance = 1, .features = 0};
   const Hello server_hello{.node = "beta", .pid = 22, .instance = 2, .features = 0};
@@ -114,7 +114,7 @@ TEST(TcpConnection, HelloIntroducesBothSides) {
   EXPECT_EQ(pair.client->peer_text(), pair.client->peer_address() + " (beta, pid 22)");
 }
 
-TEST(TcpConnection, WhoIsConnectedToSaysNothingBeforeThePeerHas) {
+TEST(TcpConnection, TheAcceptingEndSendsNothingBeforeThePeerDoes) {
   const TcpPair pair;
   EXPECT_EQ(pair.server->answer_hello({.node = "beta"}, tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client->receive_message(MessageType::kHello, tiny()).code(), Errc::kTimeout);
@@ -176,7 +176,7 @@ TEST(TcpConnection, ReceiversOfDifferentTypesDoNotDisturbEachOther) {
   }
 }
 
-TEST(TcpConnection, TooLongAMessageIsRefusedHereAndTheConnectionStays) {
+TEST(TcpConnection, TooLongAMessageIsRefusedLocallyAndTheConnectionStays) {
   const TcpPair pair;
   const std::vector<std::byte> large(kMaxPayloadBytes + 1);
   EXPECT_EQ(pair.client->send_message(MessageType::kUser, large, soon()).code(), Errc::kInvalidArgument);
@@ -238,7 +238,7 @@ TEST(TcpConnection, AFullInboxHoldsThePeerBackAndLosesNothing) {
   EXPECT_TRUE(barrier.get().ok());
 }
 
-TEST(TcpConnection, KeepsNoMoreForOthersThanItsLimit) {
+TEST(TcpConnection, KeepsUnreadMessagesUpToItsLimit) {
   const TcpPair pair;
   constexpr std::size_t kLimit = 1000;
   pair.server->limit_inbox(kLimit);
@@ -256,7 +256,7 @@ TEST(TcpConnection, KeepsNoMoreForOthersThanItsLimit) {
 
 // Barrier ---------------------------------------------------------------------------------------------------------
 
-TEST(TcpConnection, BarrierMeets) {
+TEST(TcpConnection, ABarrierEndsWhenBothEndsHaveReachedIt) {
   const TcpPair pair;
   for (int i = 0; i < 20; ++i) {
     auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("step", soon()); });
@@ -290,7 +290,7 @@ TEST(TcpConnection, ABarrierThatTimedOutCanBeWaitedForAgain) {
   EXPECT_EQ(pair.server->sync_with_peer(std::string(256, 'x'), soon()).code(), Errc::kInvalidArgument);
 }
 
-TEST(TcpConnection, ManyThreadsAreAtBarriersAtATime) {
+TEST(TcpConnection, ManyThreadsCanWaitAtBarriersAtATime) {
   const TcpPair pair;
   constexpr int kThreads = 8;
   constexpr int kRounds = 20;
@@ -321,7 +321,7 @@ TEST(TcpConnection, ABarrierWithoutAProperTagEndsTheConnection) {
   EXPECT_EQ(pair.server->sync_with_peer("x", soon()).code(), Errc::kBadMessage);
 }
 
-TEST(TcpConnection, ATagMayHaveAsManyBytesAsItSays) {
+TEST(TcpConnection, ATagMayHave255Bytes) {
   const TcpPair pair;
   const std::string tag(255, 'x');
   auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer(tag, soon()); });
@@ -332,7 +332,7 @@ TEST(TcpConnection, ATagMayHaveAsManyBytesAsItSays) {
 
 // Ends ------------------------------------------------------------------------------------------------------------
 
-TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
+TEST(TcpConnection, AnOrderlyEndLosesNoMessage) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("last words"), soon()).ok());
   pair.client->send_goodbye();
@@ -348,7 +348,7 @@ TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerClosed);
 }
 
-TEST(TcpConnection, ReceivingGoesOnAfterOnesOwnGoodbye) {
+TEST(TcpConnection, ReceivingContinuesAfterTheLocalEndIsClosed) {
   const TcpPair pair;
   ASSERT_TRUE(pair.server->send_message(MessageType::kUser, as_bytes("crossed"), soon()).ok());
   pair.client->send_goodbye();
@@ -368,7 +368,7 @@ TEST(TcpConnection, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
   EXPECT_THAT(end.error().context, HasSubstr("closed the connection without notice"));
 }
 
-TEST(TcpConnection, AWatcherAndAReceiverBothLearnOfTheEnd) {
+TEST(TcpConnection, AWatcherAndAReceiverBothNoticeTheEnd) {
   for (int round = 0; round < 50; ++round) {
     TcpPair pair;
     auto receiver =
@@ -396,7 +396,7 @@ TEST(TcpConnection, ShutdownEndsEveryWait) {
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kStopped);
 }
 
-TEST(TcpConnection, ShutdownEndsASendThatTheOtherSideDoesNotRead) {
+TEST(TcpConnection, ShutdownEndsASendThatThePeerDoesNotRead) {
   const TcpPair pair;
   auto sender = std::async(std::launch::async, [&] {
     const std::vector<std::byte> large(kMaxPayloadBytes);
@@ -417,7 +417,7 @@ TEST(TcpConnection, ARefusalReachesThePeerWithItsReason) {
   EXPECT_EQ(pair.client->check_peer(), PeerState::kLost);
 }
 
-TEST(TcpConnection, ASenderLearnsWhyItWasRefused) {
+TEST(TcpConnection, ASenderGetsTheReasonOfARefusal) {
   TcpPair pair;
   pair.server->refuse(make_error(Errc::kInvalidArgument, "go away"));
   pair.server.reset();

@@ -49,7 +49,7 @@ TEST(TcpListenSocket, IPv4PeersAreShownAsIPv4OnADualStackSocket) {
   EXPECT_EQ(server->local_gid_hint(), (*client)->local_gid_hint());
 }
 
-TEST(TcpListenSocket, PortInUseIsOneClearLine) {
+TEST(TcpListenSocket, APortInUseIsReportedInOneLine) {
   auto first = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(first);
   auto second = TcpListenSocket::listen({"127.0.0.1", (*first)->port()});
@@ -82,7 +82,7 @@ TEST(TcpListenSocket, AcceptDoesNotBlock) {
   EXPECT_EQ(*nobody, nullptr);
 }
 
-TEST(TcpListenSocket, SomebodyWhoLeftBeforeAcceptIsNoError) {
+TEST(TcpListenSocket, AClientThatLeftBeforeAcceptIsNoError) {
   auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   RawSocket unknown((*listener)->port());
@@ -115,7 +115,7 @@ TEST(TcpOptions, HostPortText) {
   EXPECT_EQ((HostPort{"node7", 2020}.to_text()), "node7:2020");
 }
 
-TEST(TcpSocket, IsSetUpOnBothSides) {
+TEST(TcpSocket, HasItsOptionsAtBothEnds) {
   TcpOptions options;
   options.type_of_service = 0x68;  // DSCP 26
   options.priority = 3;

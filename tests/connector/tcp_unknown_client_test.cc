@@ -82,7 +82,7 @@ TEST(TCPUnknownClient, SendsHalfAMessageAndCloses) {
   EXPECT_THAT(status.message(), HasSubstr("in the middle of a message"));
 }
 
-TEST(TCPUnknownClient, PromisesAHugeMessage) {
+TEST(TCPUnknownClient, AnnouncesAHugeMessage) {
   UnknownClient unknown;
   WireWriter header;
   header.put(kHandshakeMagic);
@@ -99,13 +99,13 @@ TEST(TCPUnknownClient, PromisesAHugeMessage) {
   EXPECT_EQ(told->type, MessageType::kReject);
 }
 
-TEST(TCPUnknownClient, SendsAHelloThatIsNone) {
+TEST(TCPUnknownClient, SendsAnInvalidHello) {
   UnknownClient unknown;
   ASSERT_TRUE(unknown.socket.send(*frame_message(MessageType::kHello, as_bytes("??"))));
   EXPECT_EQ(unknown.hello().code(), Errc::kBadMessage);
 }
 
-TEST(TCPUnknownClient, OfAnotherVersionIsToldOurs) {
+TEST(TCPUnknownClient, OfAnotherVersionGetsOurVersion) {
   UnknownClient unknown;
   WireWriter header;
   header.put(kHandshakeMagic);
@@ -124,7 +124,7 @@ TEST(TCPUnknownClient, OfAnotherVersionIsToldOurs) {
   EXPECT_EQ(Reject::decode(told->payload)->code, Errc::kVersionMismatch);
 }
 
-TEST(TCPUnknownClient, AClientOfAnotherVersionLearnsItFromOurReject) {
+TEST(TCPUnknownClient, AClientOfAnotherVersionGetsItFromOurReject) {
   // The opposite case: how an old client understands the REJECT of a new server.
   UnknownClient unknown;
   auto bytes = *frame_message(MessageType::kReject, Reject{Errc::kVersionMismatch, "too old"}.encode());

@@ -54,7 +54,7 @@ class Abi(unittest.TestCase):
     def test_has_types_and_not_only_names(self):
         self.assertRegex(self.built, r"<class-decl name='Completion' size-in-bits='\d+'")
 
-    def test_a_function_that_is_gone_is_found(self):
+    def test_a_missing_function_is_found(self):
         symbol = re.search(r"<elf-symbol name='(\w*RDMAChannel\w*post_write\w*)'[^>]*/>", self.built)
         text, differs = difference(self.built, self.built.replace(symbol.group(), ""))
         self.assertTrue(differs)

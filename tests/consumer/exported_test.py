@@ -25,7 +25,7 @@ def exported(library):
 class Exported(unittest.TestCase):
     binary = None
 
-    def test_is_what_the_list_says(self):
+    def test_matches_the_list(self):
         said = LIST.read_text(encoding="utf-8").splitlines()
         self.assertGreater(len(said), 200)
         names = exported(self.binary)
@@ -33,7 +33,7 @@ class Exported(unittest.TestCase):
         self.assertEqual([name for name in names if name not in said], [], f"exported, and not in the list; {why}")
         self.assertEqual([name for name in said if name not in names], [], f"in the list, and not exported; {why}")
 
-    def test_is_of_public_headers_alone(self):
+    def test_has_only_names_of_public_headers(self):
         headers = "".join(path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h")))
         for name in exported(self.binary):
             with self.subTest(name):

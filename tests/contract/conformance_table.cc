@@ -29,7 +29,7 @@ template <typename Rows>
 void print_table(std::ostream& out, const Rows& rows) {
   out << "| property | meaning |";
   for (std::size_t kind = 0; kind < kDeviceKinds; ++kind) out << ' ' << to_text(static_cast<DeviceKind>(kind)) << " |";
-  out << " behind it |\n|---|---|---|---|---|---|---|---|\n";
+  out << " reason |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& row : rows) {
     out << "| " << row.name << " | " << row.meaning << " |";
     for (const auto& value : row.values) out << ' ' << cell(value) << " |";
@@ -39,9 +39,9 @@ void print_table(std::ostream& out, const Rows& rows) {
 
 std::string tables() {
   std::ostringstream out;
-  out << "\n### What a device does\n\n";
+  out << "\n### Behaviour of devices\n\n";
   print_table(out, trait_rows());
-  out << "\n### What a request that goes wrong completes with\n\n";
+  out << "\n### Completion codes of failed requests\n\n";
   print_table(out, fault_rows());
   out << '\n';
   return out.str();

@@ -65,7 +65,7 @@ void expect_last_words(const ChannelEnd& end, Fault fault, std::uint64_t id) {
   const Status drained = end.channel->drain(patience(), [&](const Completion& each) { completions.push_back(each); });
   EXPECT_TRUE(drained.ok()) << drained.message();
   const auto told = std::ranges::find(completions, id, &Completion::id);
-  const Errc code = told == completions.end() ? kNeverTold : told->error;
+  const Errc code = told == completions.end() ? kNoCompletion : told->error;
   const Codes expected = codes_of(kind_of(*end.device), fault);
   EXPECT_TRUE(expected.contains(code)) << Codes(code).to_text() << "\nexpected " << expected.to_text();
 }

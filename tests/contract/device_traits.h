@@ -35,18 +35,18 @@ enum class Trait : std::uint8_t {
   kChecksReads,
   kQueriesState,
   kQueriesSrq,
-  kFailsByItself,
+  kMovesItselfToError,
   kFlushesSendsPostedInError,
   kFlushesReceivesPostedInError,
   kGivesUpAtRetryCount7,
-  kTellsTheResponder,
+  kReportsToTheResponder,
   kWakesForSolicited,
   kKeepsTheWiderArming,
   kFlushesAreSolicited,
-  kTellsOfCommunication,
-  kTellsOfPortState,
-  kGoesByRdmaLink,
-  kServesForTheStopped,
+  kReportsCommEst,
+  kReportsPortState,
+  kManagedByRdmaLink,
+  kServesStoppedProcesses,
 };
 
 /// The completion status of a failing request.
@@ -63,7 +63,7 @@ enum class Fault : std::uint8_t {
 };
 
 /// In a set of Codes: no completion at all, because a connection that has ended does not accept requests.
-inline constexpr Errc kNeverTold = Errc::kTimeout;
+inline constexpr Errc kNoCompletion = Errc::kTimeout;
 
 /// A set of Errc; empty if the fault cannot happen on a device. A value.
 class Codes {

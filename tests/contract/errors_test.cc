@@ -31,7 +31,7 @@ TEST_F(ErrorsTest, WrongKeyOfARead) {
   expect_failure(left().channel->post_read(target.at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
-TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
+TEST_F(ErrorsTest, KeyOfDeregisteredMemory) {
   const auto source = left().buffer(8);
   auto target = right().buffer(8);
   const RemoteRegion region = target.remote_region();
@@ -86,7 +86,7 @@ TEST_F(ErrorsTest, OutOfBounds) {
   }
 }
 
-TEST_F(ErrorsTest, WrappingAroundTheAddressSpace) {
+TEST_F(ErrorsTest, RangeThatWrapsAroundTheAddressSpace) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
   const RemoteRegion wrong{0xffffffffffffff00, 4096, target.remote_region().rkey};
@@ -162,7 +162,7 @@ TEST_F(ErrorsTest, LocalMemoryThatIsNotRegistered) {
   expect_failure(left().channel->post_send(unregistered, {.id = 1}), Fault::kLocalKey);
 }
 
-TEST_F(ErrorsTest, LocalMemoryGivenUp) {
+TEST_F(ErrorsTest, LocalMemoryThatWasDeregistered) {
   const auto target = right().buffer(8);
   auto source = left().buffer(8);
   const BufferSlice slice = source.at(0);
@@ -183,7 +183,7 @@ TEST_F(ErrorsTest, LocalSliceOutOfBounds) {
   expect_failure(left().channel->post_write(slice, target.remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
-TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
+TEST_F(ErrorsTest, ReceiveMemoryDeregisteredBeforeTheMessageArrives) {
   for (const std::uint32_t bytes : {8U, 4096U}) {
     start();
     const auto source = left().buffer(4096);
@@ -246,7 +246,7 @@ TEST_F(ErrorsTest, ReceiverReadyLaterIsNoError) {
 }
 
 // The request fails locally, so that all devices notice it at once.
-TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
+TEST_F(ErrorsTest, RequestsAfterAFailureAreFlushed) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
@@ -264,7 +264,7 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   bool receive_flushed = false;
   for (int i = 0; i < 5; ++i) {
     const Completion completion = left().next();
-    if (!completion.ok() && !has(Trait::kFailsByItself)) {
+    if (!completion.ok() && !has(Trait::kMovesItselfToError)) {
       ASSERT_TRUE(left().channel->adapter().to_error().ok());
     }
     if (completion.operation == Operation::kRecv) {
@@ -302,7 +302,7 @@ TEST_F(ErrorsTest, AReceivePostedInErrorIsFlushed) {
   EXPECT_EQ(late.status, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST_F(ErrorsTest, WhatFollowsARefusalIsFlushed) {
+TEST_F(ErrorsTest, RequestsAfterARefusalAreFlushed) {
   if (!has(Trait::kAcknowledges)) GTEST_SKIP() << "property: requests complete before the peer has seen them";
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
@@ -441,7 +441,7 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   EXPECT_NE(completion.error, Errc::kTimeout);
 }
 
-TEST(SharedQueue, HoldsSoManyQueuePairsAndNoMore) {
+TEST(SharedQueue, HoldsAtMostItsNumberOfQueuePairs) {
   auto device = TestDevice::own().choice().open().value();
   const auto queue = NativeQueue::create(*device, {.depth = 300}).value();
   const GidEntry gid = device->choose_gid().value();

@@ -81,7 +81,7 @@ TEST_F(EventsTest, SolicitedOnlyWaitsForASolicitedWriteWithImmediate) {
   EXPECT_TRUE(woken(right()));
 }
 
-TEST_F(EventsTest, ArmingForAnyIsNotUndoneByArmingForSolicited) {
+TEST_F(EventsTest, ArmingForSolicitedDoesNotUndoArmingForAll) {
   if (!has(Trait::kKeepsTheWiderArming)) GTEST_SKIP() << "property: the later arming counts";
   ASSERT_EQ(arm(right(), false), 0);
   ASSERT_EQ(arm(right(), true), 0);
@@ -106,8 +106,8 @@ TEST_F(EventsTest, AFlushIsASolicitedEvent) {
   EXPECT_EQ(right().next().error, Errc::kFlushed);
 }
 
-TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
-  if (!has(Trait::kTellsTheResponder)) GTEST_SKIP() << "property: the responder is not told";
+TEST_F(EventsTest, TheResponderGetsAnEventForAnInvalidRequest) {
+  if (!has(Trait::kReportsToTheResponder)) GTEST_SKIP() << "property: the responder is not told";
   AsyncEvents events(*right().device);
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
@@ -118,7 +118,7 @@ TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
       << "came instead:" << events.seen();
 }
 
-TEST_F(EventsTest, AnOrderlyExchangeRaisesNone) {
+TEST_F(EventsTest, AnExchangeWithoutErrorsRaisesNone) {
   AsyncEvents here(*left().device);
   AsyncEvents there(*right().device);
   for (int i = 0; i < 10; ++i) send();
@@ -134,7 +134,7 @@ TEST(CommunicationEstablished, IsAnEventAtTheQueuePairInRtr) {
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
   const ChannelEnd& left = pair->ends.left;
   const ChannelEnd& right = pair->ends.right;
-  if (!has(kind_of(*right.device), Trait::kTellsOfCommunication)) GTEST_SKIP() << "property: no such event";
+  if (!has(kind_of(*right.device), Trait::kReportsCommEst)) GTEST_SKIP() << "property: no such event";
   AsyncEvents events(*right.device);
   const QpPath path{.local = right.channel->adapter().address(),
                     .remote = left.channel->adapter().address(),

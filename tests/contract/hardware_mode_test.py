@@ -25,13 +25,13 @@ class HardwareMode(unittest.TestCase):
         result = run()
         self.assertEqual((result.returncode, result.stdout), (77, "skipped: RDMACOMM_TEST_DEVICE is not set\n"))
 
-    def test_device_that_is_not_there(self):
+    def test_missing_device(self):
         self.assert_refused(run(RDMACOMM_TEST_DEVICE="absent0"), "absent0")
 
-    def test_peer_device_that_is_not_there(self):
+    def test_missing_peer_device(self):
         self.assert_refused(run(RDMACOMM_TEST_DEVICE="soft0", RDMACOMM_TEST_PEER_DEVICE="absent1"), "absent1")
 
-    def test_devices_that_are_there(self):
+    def test_existing_devices(self):
         result = run(RDMACOMM_TEST_DEVICE="soft0")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("contract suite on soft0 and soft0", result.stdout)

@@ -25,7 +25,7 @@ class LimitsTest : public ContractTest {
   }
 };
 
-TEST_F(LimitsTest, TheDeviceSaysSensibleOnes) {
+TEST_F(LimitsTest, TheDeviceReportsPlausibleLimits) {
   const DeviceLimits& limits = left().device->limits();
   EXPECT_GE(limits.max_qp_wr, 128);
   EXPECT_GE(limits.max_sge, 4);
@@ -98,7 +98,7 @@ TEST_F(LimitsTest, AMessageBeyondTheDevice) {
   EXPECT_EQ(left().channel->post_send(slice, {.id = 1}), Errc::kInvalidArgument);
 }
 
-TEST_F(LimitsTest, AtomicsWhereThereAreNone) {
+TEST_F(LimitsTest, AtomicsThatTheDeviceLacks) {
   if (left().device->limits().atomics) GTEST_SKIP() << "capability: the device has atomics";
   const auto made = RDMABuffer::allocate(left().device, {.remote_access = RemoteAccess::kAtomic});
   ASSERT_FALSE(made.has_value());

@@ -112,10 +112,10 @@ TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
   EXPECT_THAT(said, HasSubstr(" is DOWN"));
 }
 
-TEST_F(LinkDownTest, TheDeviceSaysSoAndWorksAgainLater) {
+TEST_F(LinkDownTest, TheDeviceReportsItAndWorksAgainLater) {
   AsyncEvents events(*left().device);
   take_down();
-  const bool tells = has(kind_of(*left().device), Trait::kTellsOfPortState);
+  const bool tells = has(kind_of(*left().device), Trait::kReportsPortState);
   if (tells) expect_event(events, IBV_EVENT_PORT_ERR);
   const auto opened = TestDevice::own().choice().open();
   EXPECT_EQ(opened.code(), Errc::kNoActivePort) << opened.status().message();
@@ -135,7 +135,7 @@ class RemovalTest : public LinkTest {
     if (!pair_) return;
     name_ = left().device->name();
     kind_ = kind_of(*left().device);
-    if (!has(kind_, Trait::kGoesByRdmaLink)) GTEST_SKIP() << "property: not a device of `rdma link`";
+    if (!has(kind_, Trait::kManagedByRdmaLink)) GTEST_SKIP() << "property: not a device of `rdma link`";
   }
   void TearDown() override {
     disconnect();

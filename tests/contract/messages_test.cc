@@ -109,14 +109,14 @@ TEST_P(MessagesTest, OfEveryLengthArriveAsSent) {
   }
 }
 
-TEST_P(MessagesTest, OfTheGreatestLengthGoBothWaysAtOnce) {
+TEST_P(MessagesTest, OfTheGreatestLengthAreSentBothWaysAtOnce) {
   expect_goes(*client_, *server_, 0);
   auto back = std::async(std::launch::async, [this] { expect_goes(*server_, *client_, kMaxPayloadBytes); });
   expect_goes(*client_, *server_, kMaxPayloadBytes);
   back.get();
 }
 
-TEST_P(MessagesTest, BeyondTheGreatestLengthAreRefusedAndTheConnectionGoesOn) {
+TEST_P(MessagesTest, BeyondTheGreatestLengthAreRefusedAndTheConnectionStays) {
   expect_goes(*client_, *server_, 0);
   for (Connector* from : {client_.get(), server_.get()}) {
     const Status refused = send(*from, kMaxPayloadBytes + 1);

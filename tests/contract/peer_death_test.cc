@@ -117,7 +117,7 @@ class PeerDeathTest : public ::testing::Test {
   RemoteRegion remote_;
 };
 
-TEST_F(PeerDeathTest, TcpTellsOfAKilledPeer) {
+TEST_F(PeerDeathTest, TcpReportsAKilledPeer) {
   start();
   EXPECT_TRUE(write().ok());
   EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
@@ -136,7 +136,7 @@ TEST_F(PeerDeathTest, RequestsToAKilledPeerFail) {
 }
 
 // Some devices never give up by themselves. With them, the library must end the requests.
-TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
+TEST_F(PeerDeathTest, ADrainEndsRequestsToAKilledPeer) {
   start({.ack_timeout = 67ms, .retry_count = 7});
   ASSERT_TRUE(end().channel->post_recv(source_.at(0), {.id = 5}));
   child_->kill();
@@ -147,16 +147,16 @@ TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
   EXPECT_EQ(end().channel->outstanding_recvs(), 0);
 }
 
-TEST_F(PeerDeathTest, RetriesThatCountToSevenEnd) {
+TEST_F(PeerDeathTest, SevenRetriesEnd) {
   start({.ack_timeout = 4ms, .retry_count = 7});
   if (!has(kind(), Trait::kGivesUpAtRetryCount7)) GTEST_SKIP() << "property: retry_count 7 means for ever";
   child_->kill();
   expect_peer_gone();
 }
 
-TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
+TEST_F(PeerDeathTest, AStoppedPeersMemoryIsStillAccessed) {
   start();
-  if (!has(kind(), Trait::kServesForTheStopped)) GTEST_SKIP() << "property: a thread of the peer's serves";
+  if (!has(kind(), Trait::kServesStoppedProcesses)) GTEST_SKIP() << "property: a thread of the peer's serves";
   child_->stop();
   for (int i = 0; i < 10; ++i) {
     const Completion written = write();
@@ -168,7 +168,7 @@ TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
 }
 
 /// The state of a stopped peer does not matter: a device does not wait for its peers.
-TEST_F(PeerDeathTest, AStoppedPeerKeepsNobodyFromEnding) {
+TEST_F(PeerDeathTest, AStoppedPeerDoesNotDelayTheEnd) {
   for (int round = 0; round < 3; ++round) {
     start({.ack_timeout = 4ms, .retry_count = 3}, keep_writing);
     auto target = end().buffer(kLongBytes);

@@ -91,7 +91,7 @@ class ReceivePoolTest : public ::testing::Test {
   std::vector<PairLinker::Both> links_;
 };
 
-TEST_F(ReceivePoolTest, TakesMoreMessagesThanItHoldsOfAllItsChannels) {
+TEST_F(ReceivePoolTest, ReceivesMoreMessagesThanItsSizeOverAllChannels) {
   for (std::uint64_t number = 0; number < 3 * kPoolDepth; ++number) {
     for (std::size_t sender = 0; sender < kChannels; ++sender) {
       send(sender, number);
@@ -104,7 +104,7 @@ TEST_F(ReceivePoolTest, TakesMoreMessagesThanItHoldsOfAllItsChannels) {
   EXPECT_EQ(pool_->posted(), kPoolDepth);
 }
 
-TEST_F(ReceivePoolTest, ReceivesThatAreKeptComeBackInAnyOrder) {
+TEST_F(ReceivePoolTest, KeptReceivesMayReturnInAnyOrder) {
   std::vector<Completion> kept;
   for (std::uint64_t number = 0; number < kPoolDepth; ++number) {
     send(number % kChannels, number);
@@ -119,7 +119,7 @@ TEST_F(ReceivePoolTest, ReceivesThatAreKeptComeBackInAnyOrder) {
   expect_message(next(), 0, 99);
 }
 
-TEST_F(ReceivePoolTest, AChannelThatEndsTakesNoneOfTheOthersReceivesAlong) {
+TEST_F(ReceivePoolTest, AChannelThatEndsDoesNotTakeReceivesOfOthers) {
   ASSERT_TRUE(receivers_[0]->adapter().to_error().ok());
   queue_->detach(*receivers_[0]);
   for (std::uint64_t number = 0; number < 2 * kPoolDepth; ++number) {

@@ -233,7 +233,7 @@ TEST_F(AtomicsTest, FetchAddReturnsTheOldValueAndAdds) {
   EXPECT_EQ(word(counter), 2U);
 }
 
-TEST_F(AtomicsTest, CompareSwapReplacesOnlyWhatItExpects) {
+TEST_F(AtomicsTest, CompareSwapReplacesOnlyTheExpectedValue) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(8);
   set_word(target, 5);
@@ -319,7 +319,7 @@ TEST_F(VerbsTest, InlinePayloadNeedsNoRegistration) {
   EXPECT_TRUE(has_pattern(target.bytes(), 4));
 }
 
-TEST_F(VerbsTest, MemoryOfTheCallersWorksAsWell) {
+TEST_F(VerbsTest, MemoryOfTheCallerCanBeUsed) {
   std::vector<std::byte> ours(10'000);
   std::vector<std::byte> theirs(10'000);
   const BufferOptions options{.block_bytes = 10'000, .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite};
@@ -342,7 +342,7 @@ TEST_F(VerbsTest, MemoryOfTheCallersWorksAsWell) {
   EXPECT_TRUE(has_pattern(theirs, 3));
 }
 
-TEST_F(VerbsTest, UnsignaledRequestsCompleteWithoutAWord) {
+TEST_F(VerbsTest, UnsignaledRequestsHaveNoCompletion) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
   fill(source.bytes(), 1);
@@ -362,7 +362,7 @@ TEST_F(VerbsTest, UnsignaledRequestsCompleteWithoutAWord) {
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
 }
 
-TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
+TEST_F(VerbsTest, UnsignaledRequestsDoNotFillTheQueue) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

@@ -75,7 +75,7 @@ TEST_P(WaitingTest, AFlushWakesASleeper) {
   EXPECT_EQ(completion.id, 5U);
 }
 
-TEST_P(WaitingTest, WakeStopsALoopThatHasNothingToDo) {
+TEST_P(WaitingTest, WakeStopsAnIdleLoop) {
   const auto waiter = waiter_of(left());
   std::atomic<bool> stopped = false;
   std::thread other([&] {

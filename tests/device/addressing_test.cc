@@ -616,7 +616,7 @@ const PortFacts& chosen_port(const AddressingInput& input, const AddressChoice& 
 
 class EachLayout : public ::testing::TestWithParam<Layout> {};
 
-TEST_P(EachLayout, LeadsToItsChoice) {
+TEST_P(EachLayout, GivesTheExpectedChoice) {
   const Layout& layout = GetParam();
   const auto choice = choose_address(layout.input);
   if (layout.device == nullptr) {

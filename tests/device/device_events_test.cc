@@ -112,7 +112,7 @@ TEST_F(DeviceEventsTest, BeforeTheFirstSubscriptionTheDescriptorIsLeftAlone) {
   EXPECT_THAT(fake_.acknowledged_async, IsEmpty());
 }
 
-TEST_F(DeviceEventsTest, WhoHasUnsubscribedSeesNoMore) {
+TEST_F(DeviceEventsTest, AfterUnsubscribingNoEventsAreShown) {
   open();
   subscription_.reset();
   raise(IBV_EVENT_PORT_ACTIVE);
@@ -149,7 +149,7 @@ TEST_F(DeviceEventsTest, AQueuePairThatFailedIsNamedWithTheCause) {
 
 /// siw reports QP_FATAL if the peer's device was removed. That concerns the connection; it is not a failure of the
 /// local device.
-TEST_F(DeviceEventsTest, OnIwarpTheConnectionTellsOfAQueuePairsEnd) {
+TEST_F(DeviceEventsTest, OnIwarpAQueuePairsEndIsReportedByItsConnection) {
   open();
   ibv_qp qp = queue_pair();
   ibv_device* const device = qp.context->device;
@@ -164,7 +164,7 @@ TEST_F(DeviceEventsTest, OnIwarpTheConnectionTellsOfAQueuePairsEnd) {
   EXPECT_FALSE(subscriber_.failures.back().code);
 }
 
-TEST_F(DeviceEventsTest, ACompletionQueueThatFailedIsTold) {
+TEST_F(DeviceEventsTest, AFailedCompletionQueueIsReported) {
   open();
   ibv_cq cq{};
   cq.context = device_->context();
@@ -178,7 +178,7 @@ TEST_F(DeviceEventsTest, ACompletionQueueThatFailedIsTold) {
   EXPECT_THAT(subscriber_.failures[0].context, HasSubstr("fake0"));
 }
 
-TEST_F(DeviceEventsTest, WhatConcernsNeitherEndsNothing) {
+TEST_F(DeviceEventsTest, EventsOfOtherTypesEndNothing) {
   open();
   for (const ibv_event_type type : {IBV_EVENT_PORT_ERR, IBV_EVENT_GID_CHANGE, IBV_EVENT_COMM_EST,
                                     IBV_EVENT_SRQ_LIMIT_REACHED, IBV_EVENT_PATH_MIG, IBV_EVENT_SQ_DRAINED}) {
@@ -230,7 +230,7 @@ TEST_F(DeviceEventsTest, ADeviceWhoseDirectoryIsGoneWasRemoved) {
   EXPECT_THAT(events().health().error().context, AllOf(HasSubstr("fake0"), HasSubstr(directory.c_str())));
 }
 
-TEST_F(DeviceEventsTest, OneThatCannotBeWatchedIsAnError) {
+TEST_F(DeviceEventsTest, AnUnwatchableDescriptorIsAnError) {
   open();
   const int fd = device_->context()->async_fd;
   device_->context()->async_fd = -1;

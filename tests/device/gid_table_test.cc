@@ -115,7 +115,7 @@ TEST_F(GidTableTest, NoEntryOfTheWantedTypeListsTheTable) {
   EXPECT_THAT(entry.error().context, HasSubstr("has no RoCE v1 GID: it has index 0"));
 }
 
-TEST_F(GidTableTest, AnEmptyTableSaysWhatToDo) {
+TEST_F(GidTableTest, AnEmptyTableNamesTheRemedy) {
   auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
   ASSERT_TRUE(opened.has_value());
   const auto entry = (*opened)->choose_gid();

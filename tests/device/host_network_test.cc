@@ -29,7 +29,7 @@ TEST(HostNetwork, FindsTheLoopbackInterfaceOnce) {
   EXPECT_EQ(lo->hardware_address.size(), 6U);
 }
 
-TEST(HostNetwork, EveryAddressOfThisHostIsItsOwnSource) {
+TEST(HostNetwork, EveryAddressOfThisHostIsReachedFromItself) {
   for (const NetworkInterface& interface : HostNetwork::system().interfaces()) {
     for (const Gid& address : interface.addresses) {
       const auto source = HostNetwork::system().source_towards(address, interface.index);

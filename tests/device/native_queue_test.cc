@@ -37,7 +37,7 @@ class CompletionQueueTest : public ::testing::Test {
   std::shared_ptr<DeviceCore> device_;
 };
 
-TEST_F(CompletionQueueTest, HasTheDepthAskedFor) {
+TEST_F(CompletionQueueTest, HasTheRequestedDepth) {
   const auto queue = make({.depth = 77});
   EXPECT_EQ(queue->depth(), 77);
   EXPECT_EQ(queue->fd(), -1);
@@ -75,7 +75,7 @@ TEST_F(CompletionQueueTest, ReservationsNeverExceedTheDepth) {
   EXPECT_TRUE(queue->reserve(60).ok());
 }
 
-TEST_F(CompletionQueueTest, GrowsWhereItMayAsFarAsTheDeviceGoes) {
+TEST_F(CompletionQueueTest, GrowsUpToTheLimitOfTheDevice) {
   const auto queue = make({.depth = 100, .may_grow = true});
   EXPECT_TRUE(queue->reserve(100).ok());
   EXPECT_EQ(queue->depth(), 100);
@@ -94,7 +94,7 @@ TEST_F(CompletionQueueTest, GrowsWhereItMayAsFarAsTheDeviceGoes) {
   EXPECT_TRUE(queue->reserve(1).ok());
 }
 
-TEST_F(CompletionQueueTest, ADeviceThatCannotResizeRefusesAndSaysSo) {
+TEST_F(CompletionQueueTest, IfTheDeviceCannotResizeTheErrorSaysSo) {
   const auto queue = make({.depth = 100, .may_grow = true});
   fake_.fail("resize_cq", EOPNOTSUPP);
   const Status full = queue->reserve(101);

@@ -25,7 +25,7 @@ class RDMADeviceTest : public ::testing::Test {
   FakeVerbs fake_;
 };
 
-TEST_F(RDMADeviceTest, ReadsWhatTheDeviceCanDo) {
+TEST_F(RDMADeviceTest, ReadsTheCapabilitiesOfTheDevice) {
   const auto opened = open();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   const DeviceCore& rdma = **opened;
@@ -44,7 +44,7 @@ TEST_F(RDMADeviceTest, ReadsWhatTheDeviceCanDo) {
   EXPECT_EQ(rdma.to_text(), "fake0 port 1 (Ethernet, MTU 4096)");
 }
 
-TEST_F(RDMADeviceTest, ReadsWhatOnlySomeDevicesHave) {
+TEST_F(RDMADeviceTest, ReadsOptionalCapabilities) {
   device().attributes.max_srq = 5;
   device().attributes.max_srq_wr = 100;
   device().odp.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
@@ -60,7 +60,7 @@ TEST_F(RDMADeviceTest, ReadsWhatOnlySomeDevicesHave) {
   EXPECT_FALSE(paging.receive || paging.write || paging.atomics);
 }
 
-TEST_F(RDMADeviceTest, WhatADeviceDoesNotHaveIsNotThere) {
+TEST_F(RDMADeviceTest, AbsentCapabilitiesAreReportedAsAbsent) {
   device().attributes.max_sge_rd = 0;  // not reported
   device().attributes.atomic_cap = IBV_ATOMIC_NONE;
   device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
@@ -73,7 +73,7 @@ TEST_F(RDMADeviceTest, WhatADeviceDoesNotHaveIsNotThere) {
   EXPECT_EQ(limits.max_service_level, 15);
 }
 
-TEST_F(RDMADeviceTest, KnowsWhatItsQueuePairsSpeak) {
+TEST_F(RDMADeviceTest, ReportsTheTransportOfItsQueuePairs) {
   EXPECT_EQ((*open().value()).transport(), Transport::kRoce);
   device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
   EXPECT_EQ((*open().value()).transport(), Transport::kInfiniBand);
@@ -105,7 +105,7 @@ TEST_F(RDMADeviceTest, ReleasesEverything) {
   EXPECT_EQ(fake_.live(), 0);
 }
 
-TEST_F(RDMADeviceTest, UnknownNameListsWhatIsThere) {
+TEST_F(RDMADeviceTest, UnknownNameListsTheDevices) {
   fake_.devices.push_back(std::make_unique<FakeDevice>("fake1"));
   const auto opened = open({.name = "mlx5_9"});
   EXPECT_EQ(opened.code(), Errc::kNoDevice);
@@ -131,7 +131,7 @@ TEST_F(RDMADeviceTest, PicksTheFirstDeviceWithAnActivePort) {
   EXPECT_EQ((*opened)->port(), 2);
 }
 
-TEST_F(RDMADeviceTest, WithoutAnActivePortSaysTheStateOfEach) {
+TEST_F(RDMADeviceTest, WithoutAnActivePortNamesTheStateOfEach) {
   device().ports[0].state = IBV_PORT_DOWN;
   device().add_port(IBV_PORT_INIT);
   for (const DeviceOptions& options : {DeviceOptions{}, DeviceOptions{.name = "fake0"}}) {
@@ -142,7 +142,7 @@ TEST_F(RDMADeviceTest, WithoutAnActivePortSaysTheStateOfEach) {
   EXPECT_EQ(fake_.live(), 0);
 }
 
-TEST_F(RDMADeviceTest, APortThatIsAskedForMustBeActive) {
+TEST_F(RDMADeviceTest, AGivenPortMustBeActive) {
   device().add_port(IBV_PORT_DOWN);
   EXPECT_TRUE(open({.name = "fake0", .port = 1}).has_value());
   const auto opened = open({.name = "fake0", .port = 2});
@@ -150,7 +150,7 @@ TEST_F(RDMADeviceTest, APortThatIsAskedForMustBeActive) {
   EXPECT_THAT(opened.error().context, HasSubstr("port 2 of fake0 is DOWN"));
 }
 
-TEST_F(RDMADeviceTest, APortIsCheckedAsItIsNow) {
+TEST_F(RDMADeviceTest, TheCurrentStateOfAPortIsChecked) {
   const auto opened = open();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   EXPECT_TRUE((*opened)->check_port().ok());
@@ -161,13 +161,13 @@ TEST_F(RDMADeviceTest, APortIsCheckedAsItIsNow) {
   EXPECT_THAT((*opened)->check_port().message(), HasSubstr("query port 1 of fake0"));
 }
 
-TEST_F(RDMADeviceTest, APortThatIsNotThereIsAnInvalidArgument) {
+TEST_F(RDMADeviceTest, AMissingPortIsAnInvalidArgument) {
   const auto opened = open({.name = "fake0", .port = 3});
   EXPECT_EQ(opened.code(), Errc::kInvalidArgument);
   EXPECT_EQ(opened.error().context, "fake0 has ports 1 to 1, not 3");
 }
 
-TEST_F(RDMADeviceTest, AGidIndexThatIsNotThereIsAnInvalidArgument) {
+TEST_F(RDMADeviceTest, AMissingGidIndexIsAnInvalidArgument) {
   EXPECT_EQ(open({.name = "fake0", .gid_index = 1}).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open({.name = "fake0", .gid_index = -2}).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open({.name = "fake0", .gid_index = 256}).code(), Errc::kInvalidArgument);
@@ -210,7 +210,7 @@ TEST_F(RDMADeviceTest, APortWithoutMtuIsRefused) {
   EXPECT_EQ(open({.name = "fake0"}).code(), Errc::kNotSupported);
 }
 
-TEST_F(RDMADeviceTest, ReadDepthsFitTheEightBitsTheyTravelIn) {
+TEST_F(RDMADeviceTest, ReadDepthsFitIntoTheirEightBits) {
   device().attributes.max_qp_rd_atom = 1000;
   const auto opened = open();
   ASSERT_TRUE(opened.has_value());
@@ -230,7 +230,7 @@ TEST(RDMADeviceOpen, FindsADeviceByItself) {
   EXPECT_THAT(log, HasSubstr("using soft0"));
 }
 
-TEST(RDMADeviceOpen, BynameWarnsOfNothing) {
+TEST(RDMADeviceOpen, ByNameLogsNoWarning) {
   ::testing::internal::CaptureStderr();
   const auto opened = DeviceCore::open({.name = softdev::kDeviceName});
   const std::string log = ::testing::internal::GetCapturedStderr();

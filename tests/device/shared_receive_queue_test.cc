@@ -25,7 +25,7 @@ class SharedReceiveQueueTest : public ::testing::Test {
   FakeVerbs fake_;
 };
 
-TEST_F(SharedReceiveQueueTest, ADeviceThatHasNoneSaysWhatToDoInstead) {
+TEST_F(SharedReceiveQueueTest, ADeviceWithoutThemNamesTheAlternative) {
   const auto device = open(0);
   const auto refused = SharedReceiveQueue::create(*device, {});
   EXPECT_EQ(refused.code(), Errc::kNotSupported);
@@ -46,7 +46,7 @@ TEST_F(SharedReceiveQueueTest, ValuesOutsideTheDevicesRangeAreRefused) {
   EXPECT_TRUE(SharedReceiveQueue::create(*device, {.depth = 512, .max_slices = 8}).has_value());
 }
 
-TEST_F(SharedReceiveQueueTest, WhatTheDeviceSaysIsReturnedAndNothingLeaks) {
+TEST_F(SharedReceiveQueueTest, ErrorsOfTheDeviceAreReturnedAndNothingLeaks) {
   const auto device = open();
   const int before = fake_.live();
   fake_.fail("create_srq", ENOMEM);

@@ -27,7 +27,7 @@ class PortEventsSeen final {
   std::vector<ibv_event_type> types;
 };
 
-TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
+TEST(SoftPortEvents, AreShownAndLoggedAndEndNoEndpoint) {
   const testing::OwnNetwork network;
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   network.ip("link set lo up");

@@ -8,7 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "example/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# The code that the documents may show: the examples, which docs.tutorial, docs.ladder and programs.examples run, and the tests.
+# The code that the documents may show: the examples, which docs.tutorial, docs.examples and programs.examples run, and the tests.
 SOURCES = ["\n" + path.read_text(encoding="utf-8") for folder in ("example", "tests")
            for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".cc", ".h")]
 CPP = re.compile(r"^( *)```cpp\n(.*?)^ *```$", re.S | re.M)

@@ -16,7 +16,7 @@ def text(path):
 
 class Environment(unittest.TestCase):
     def setUp(self):
-        section = text(ROOT / "docs/soft_device.md").split("\n## What the environment says\n")[1].split("\n## ")[0]
+        section = text(ROOT / "docs/soft_device.md").split("\n## Environment variables\n")[1].split("\n## ")[0]
         self.rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (yes|no) \|$", section, re.M))
 
     def test_every_variable_and_no_other(self):
@@ -24,7 +24,7 @@ class Environment(unittest.TestCase):
         self.assertGreater(len(named), 3)
         self.assertEqual(set(self.rows), named)
 
-    def test_programs_with_more_rights_read_what_the_document_says(self):
+    def test_programs_with_more_rights_read_the_documented_variables(self):
         plain = [call for path in SOURCES for call in re.findall(r"\bgetenv\(([^)]+)\)", text(path)) if call != "3"]
         constants = dict(re.findall(r'(k\w+Variable) = "(\w+)"', text(ROOT / "include/rdmacomm/softdev.h")))
         self.assertEqual([constants.get(name, name) for name in plain], [name for name, read in self.rows.items() if read == "yes"])

@@ -31,13 +31,13 @@ class Errors(unittest.TestCase):
     def test_in_the_order_of_the_header(self):
         self.assertEqual(list(sections()), codes())
 
-    def test_each_says_cause_and_remedy(self):
+    def test_each_names_cause_and_remedy(self):
         for name, body in sections().items():
             with self.subTest(name):
                 self.assertRegex(body, r"(?m)^- \*\*Cause:\*\* \S")
                 self.assertRegex(body, r"(?m)^- \*\*Do:\*\* \S")
 
-    def test_each_quotes_what_the_library_says(self):
+    def test_each_quotes_the_text_of_the_library(self):
         source = (ROOT / "src/base/errc.cc").read_text(encoding="utf-8")
         for name, body in sections().items():
             with self.subTest(name):

@@ -42,7 +42,7 @@ class Readme(unittest.TestCase):
         self.assertIn("rdmacomm needs C++20: compile with -std=c++20", ran.stderr)
         self.assertEqual(ran.stderr.count("error:"), 1, ran.stderr)
 
-    def test_the_picture_of_the_layers_is_that_of_the_code(self):
+    def test_the_picture_of_the_layers_matches_the_code(self):
         drawn = subprocess.run([ROOT / "scripts/draw_layers.py"], capture_output=True, text=True, check=True,
                                env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}).stdout
         self.assertEqual(drawn, (ROOT / "docs/layers.svg").read_text(encoding="utf-8"),

@@ -27,7 +27,7 @@ class WireFormat(unittest.TestCase):
         version = re.search(r"kHandshakeVersion = (\d+);", self.header).group(1)
         self.assertEqual(re.search(r"`version` is (\d+)", self.said).group(1), version)
 
-    def test_the_slots_of_rdma_cm_are_as_large_as_it_says(self):
+    def test_the_slots_of_rdma_cm_have_the_documented_size(self):
         stream = read("src/connector/cm/cm_stream.h")
         segment = int(re.search(r"kSegmentBytes = (\d+);", stream).group(1))
         head = int(re.search(r"kHeaderBytes = (\d+);", read("src/connector/cm/cm_segment.h")).group(1))

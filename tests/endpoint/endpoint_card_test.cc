@@ -23,7 +23,7 @@ EndPointCard sample() {
   return card;
 }
 
-TEST(EndPointCard, ComesBackAsItWasSent) {
+TEST(EndPointCard, IsDecodedAsItWasEncoded) {
   const auto back = EndPointCard::decode(sample().encode());
   ASSERT_TRUE(back) << back.status().message();
   ASSERT_EQ(back->channels.size(), 2U);
@@ -39,11 +39,11 @@ TEST(EndPointCard, ComesBackAsItWasSent) {
   EXPECT_EQ(back->channel_names(), "control, data");
 }
 
-TEST(EndPointCard, AnEmptyOneIsFine) {
+TEST(EndPointCard, AnEmptyCardIsValid) {
   EXPECT_TRUE(EndPointCard::decode(EndPointCard().encode()));
 }
 
-TEST(EndPointCard, GidsAreFewAndTheChosenOneIsOneOfThem) {
+TEST(EndPointCard, GidsAreLimitedAndTheChosenOneIsOneOfThem) {
   EndPointCard card;
   EXPECT_FALSE(EndPointCard::decode(card.encode())->chosen_gid);
   card.gids.assign(EndPointCard::kMaxGids, {.type = 2, .gid = {{1}}});

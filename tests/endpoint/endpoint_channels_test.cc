@@ -54,7 +54,7 @@ void expect_message(const EndPointPair& pair, const Opened& opened, bool own_que
   EXPECT_EQ(std::memcmp(to.data(), "over there", 10), 0);
 }
 
-TEST(EndPointChannels, OneMoreIsOpenedWhileConnected) {
+TEST(EndPointChannels, AnotherOneIsOpenedWhileConnected) {
   const EndPointPair pair;
   const Opened opened = open_both(pair, {.name = "bulk"}, {.name = "bulk", .adapter = {.send_depth = 7}});
   ASSERT_TRUE(opened.client.has_value()) << opened.client.error().message();
@@ -109,7 +109,7 @@ TEST(EndPointChannels, ANameIsUsedOnce) {
   EXPECT_EQ(pair.client->open_channel({.name = "y", .pooled_receives = true}, tiny()).code(), Errc::kInvalidArgument);
 }
 
-TEST(EndPointChannels, ThereAreAtMostSoMany) {
+TEST(EndPointChannels, TheirNumberIsLimited) {
   const EndPointPair pair;
   for (std::size_t i = 2; i < HcaConfig::kMaxChannels; ++i) {
     const ChannelConfig config{.name = std::to_string(i), .adapter = {.send_depth = 1, .recv_depth = 1}};
@@ -120,7 +120,7 @@ TEST(EndPointChannels, ThereAreAtMostSoMany) {
   EXPECT_THAT(refused.error().context, HasSubstr("at most 64"));
 }
 
-TEST(EndPointChannels, APeerThatCannotSaysWhy) {
+TEST(EndPointChannels, APeerThatCannotOpenOneGivesTheReason) {
   const EndPointPair pair;
   const int too_deep = pair.device->limits().max_cqe;  // for each queue: not above the limit of one request queue
   const ChannelConfig impossible{
@@ -142,7 +142,7 @@ TEST(EndPointChannels, APeerThatDoesNotOpenItIsATimeout) {
   EXPECT_TRUE(pair.client->alive());
 }
 
-TEST(EndPointChannels, StopEndsWhoeverOpensOne) {
+TEST(EndPointChannels, StopEndsTheOpeningOfOne) {
   const EndPointPair pair;
   auto opening =
       std::async(std::launch::async, [&] { return pair.client->open_channel({.name = "bulk"}, soon()).code(); });
@@ -165,7 +165,7 @@ TEST(EndPointChannels, StopEndsTheWaitOnOne) {
   EXPECT_EQ(waiting.get(), Errc::kStopped);
 }
 
-TEST(EndPointChannels, OnlyWhatHasAQueueOfItsOwnIsWaitedForByName) {
+TEST(EndPointChannels, OnlyAChannelWithItsOwnQueueIsWaitedForByName) {
   const EndPointPair pair;
   const auto refused = pair.client->next(data_of(*pair.client), tiny());
   EXPECT_EQ(refused.code(), Errc::kWrongState);
@@ -181,7 +181,7 @@ ChannelMessage example(ChannelMessage::Step step) {
   return message;
 }
 
-TEST(ChannelMessage, ReadsWhatItWrote) {
+TEST(ChannelMessage, IsDecodedAsItWasEncoded) {
   for (const auto step : {ChannelMessage::Step::kReady, ChannelMessage::Step::kRefused}) {
     const auto read = ChannelMessage::decode(example(step).encode());
     ASSERT_TRUE(read.has_value()) << read.error().message();
@@ -191,7 +191,7 @@ TEST(ChannelMessage, ReadsWhatItWrote) {
   EXPECT_EQ(ChannelMessage::decode(example(ChannelMessage::Step::kRefused).encode())->refusal.reason, "no");
 }
 
-TEST(ChannelMessage, WhatIsCutShortOrTooLongIsRefused) {
+TEST(ChannelMessage, TruncatedOrTooLongIsRefused) {
   for (const auto step : {ChannelMessage::Step::kReady, ChannelMessage::Step::kRefused, ChannelMessage::Step::kOffer}) {
     std::vector<std::byte> bytes = example(step).encode();
     for (std::size_t length = 0; length < bytes.size(); ++length) {

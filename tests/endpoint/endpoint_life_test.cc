@@ -15,7 +15,7 @@ Error because(Errc code) {
   return make_error(code, "a test");
 }
 
-TEST(EndPointLife, OfOneThatIsStopped) {
+TEST(EndPointLife, EndsWhenItIsStopped) {
   EndPointLife life;
   EXPECT_TRUE(life.setting_up());
   EXPECT_FALSE(life.alive() || life.over() || life.was_established());
@@ -51,7 +51,7 @@ TEST(EndPointLife, APeerThatClosesEndsItInOrder) {
   EXPECT_TRUE(life.outcome());
 }
 
-TEST(EndPointLife, WhatHasEndedIsNeverEstablished) {
+TEST(EndPointLife, AnEndedEndPointIsNeverEstablished) {
   EndPointLife life;
   EXPECT_TRUE(life.end(because(Errc::kPeerLost), false));
   EXPECT_FALSE(life.establish());
@@ -59,7 +59,7 @@ TEST(EndPointLife, WhatHasEndedIsNeverEstablished) {
   EXPECT_FALSE(life.was_established() || life.setting_up());
 }
 
-TEST(EndPointLife, WhatTheApplicationAbortsItForIsNoEndInOrder) {
+TEST(EndPointLife, AnAbortOfTheApplicationIsNoOrderlyEnd) {
   for (const Errc code : {Errc::kStopped, Errc::kPeerClosed}) {
     EndPointLife life;
     EXPECT_TRUE(life.establish());
@@ -69,7 +69,7 @@ TEST(EndPointLife, WhatTheApplicationAbortsItForIsNoEndInOrder) {
   }
 }
 
-TEST(EndPointLife, NobodySeesItEstablishedAndNeverEstablished) {
+TEST(EndPointLife, NoThreadSeesTwoContradictoryStates) {
   for (int round = 0; round < 200; ++round) {
     EndPointLife life;
     std::atomic<bool> over{false};
@@ -117,7 +117,7 @@ TEST(EndPointLife, IsFinishedWhenItsServersAreDone) {
   EXPECT_FALSE(life.served_by_this_thread());
 }
 
-TEST(EndPointLife, OneThatCameToNothingIsGone) {
+TEST(EndPointLife, ADiscardedOneIsGone) {
   EndPointLife life;
   life.discard();
   EXPECT_TRUE(life.over());

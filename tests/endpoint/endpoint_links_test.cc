@@ -26,7 +26,7 @@ class CountingConnector final : public Connector {
   std::vector<Deadline::Clock::time_point> deadlines;
 };
 
-TEST(EndPointLinks, HaveOneDeadlineAndTheConnectorHearsWhenThereAreNoMore) {
+TEST(EndPointLinks, HaveOneDeadlineAndTheConnectorIsInformedAfterTheLast) {
   const auto listener = TcpListenSocket::listen({"127.0.0.1", 0}).value();
   const testing::RawSocket socket(listener->port());
   auto counting = std::make_shared<CountingConnector>(TcpStream::adopt(UniqueFd(::dup(socket.fd())), {}).value());

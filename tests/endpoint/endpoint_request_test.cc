@@ -49,14 +49,14 @@ std::vector<std::uint64_t> ids(const Completions& completions) {
   return all;
 }
 
-TEST(EndPointRequest, PollFindsWhatWasKept) {
+TEST(EndPointRequest, PollReturnsKeptCompletions) {
   const Crowded crowded;
   std::array<Completion, 8> room;
   EXPECT_THAT(ids(crowded.pair.client->poll(room)), ElementsAre(10, 11));
   EXPECT_THAT(ids(crowded.pair.client->poll(room)), IsEmpty());
 }
 
-TEST(EndPointRequest, WaitFindsWhatWasKept) {
+TEST(EndPointRequest, WaitReturnsKeptCompletions) {
   const Crowded crowded;
   std::array<Completion, 1> room;
   EXPECT_THAT(ids(*crowded.pair.client->wait(room, soon())), ElementsAre(10));
@@ -64,7 +64,7 @@ TEST(EndPointRequest, WaitFindsWhatWasKept) {
   EXPECT_EQ(crowded.pair.client->next(Deadline::after(0ms)).code(), Errc::kTimeout);
 }
 
-TEST(EndPointRequest, ALoopOfTheApplicationsFindsWhatWasKept) {
+TEST(EndPointRequest, AnApplicationsLoopGetsKeptCompletions) {
   HcaConfig config;
   config.polling_mode = PollingMode::kEpoll;
   const Crowded crowded(config);
@@ -73,7 +73,7 @@ TEST(EndPointRequest, ALoopOfTheApplicationsFindsWhatWasKept) {
   EXPECT_THAT(ids(*crowded.pair.client->poll_before_sleep(room)), IsEmpty());
 }
 
-TEST(EndPointRequest, AChannelWithAQueueOfItsOwnKeepsItsOwn) {
+TEST(EndPointRequest, AChannelWithItsOwnQueueKeepsItsCompletions) {
   HcaConfig config;
   config.channels.push_back({.name = "own", .own_completion_queue = true});
   for (const bool by_poll : {true, false}) {
@@ -109,7 +109,7 @@ TEST(EndPointRequest, AChannelOfAnEndPointIsConnectedByIt) {
   EXPECT_EQ(data_of(*pair.client).RDMAChannel::connect({}).code(), Errc::kWrongState);
 }
 
-TEST(EndPointRequest, RequestsOfSeveralChannelsAreToldApart) {
+TEST(EndPointRequest, RequestsOfSeveralChannelsAreDistinguished) {
   HcaConfig config;
   config.channels.push_back({.name = "second"});
   const EndPointPair pair(config);
@@ -123,7 +123,7 @@ TEST(EndPointRequest, RequestsOfSeveralChannelsAreToldApart) {
   EXPECT_EQ(data.wait(soon())->bytes, 1U);
 }
 
-TEST(EndPointRequest, IsRefusedWhereAThreadOfTheSessionPolls) {
+TEST(EndPointRequest, IsRefusedIfAThreadOfTheSessionPolls) {
   HcaConfig config;
   config.thread_mode = ThreadMode::kThreadPerEndPoint;
   config.channels.push_back({.name = "own", .own_completion_queue = true});
@@ -137,7 +137,7 @@ TEST(EndPointRequest, IsRefusedWhereAThreadOfTheSessionPolls) {
   EXPECT_TRUE(pair.client->channel("own")->send(buffer.at(0).first(1)).wait(soon()));
 }
 
-TEST(EndPointRequest, SaysWhyTheEndPointHasEnded) {
+TEST(EndPointRequest, ReportsWhyTheEndPointHasEnded) {
   const EndPointPair pair;
   const RDMABuffer buffer = RDMABuffer::allocate(pair.device, {}).value();
   const PostedRequest never = data_of(*pair.server).recv(buffer.at(0));
@@ -147,7 +147,7 @@ TEST(EndPointRequest, SaysWhyTheEndPointHasEnded) {
   EXPECT_EQ(data_of(*pair.client).send(buffer.at(0)).wait(soon()).code(), Errc::kStopped);
 }
 
-TEST(EndPointRequest, CloseDropsWhatWasKept) {
+TEST(EndPointRequest, CloseDropsKeptCompletions) {
   const Crowded crowded;
   ASSERT_TRUE(crowded.pair.client->close());
   std::array<Completion, 8> room;

@@ -15,7 +15,7 @@ using testing::soon;
 using testing::TcpPair;
 
 /// Like a session that stops while an endpoint is in its handshake. ThreadSanitizer detects reads without a lock.
-TEST(EndPointStop, MayComeWhileThePeersCardIsTakenIn) {
+TEST(EndPointStop, MayBeCalledWhileThePeersCardIsProcessed) {
   for (int round = 0; round < 20; ++round) {
     TcpPair tcp;
     EndPointPair::introduce(*tcp.client, *tcp.server);

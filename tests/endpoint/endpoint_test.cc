@@ -78,7 +78,7 @@ TEST(EndPoint, OtherChannelNamesAreRefusedWithBothLists) {
   EXPECT_THAT(pair.connected.message(), HasSubstr("bulk, control"));
 }
 
-TEST(EndPoint, TellsThePeerOfRegionsAndPrivateData) {
+TEST(EndPoint, SendsRegionsAndPrivateDataToThePeer) {
   const auto device = testing::open_soft_device();
   HcaConfig config;
   config.published = {{.name = "inbox", .region = {.address = 4096, .length = 100, .rkey = 7}}};
@@ -101,7 +101,7 @@ TEST(EndPoint, NamesItsPeer) {
   EXPECT_THAT(peer, HasSubstr("data QPN 0x"));
 }
 
-TEST(EndPoint, BadConfigurationsAndParts) {
+TEST(EndPoint, InvalidConfigurationsAreRefused) {
   testing::TcpPair tcp;
   HcaConfig config;
   config.channels.clear();
@@ -173,7 +173,7 @@ TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
   EXPECT_FALSE(pair.client->outcome().ok());
 }
 
-TEST_P(EachPollingMode, AFailureOfThisSideEndsAWaitAndIsToldToThePeer) {
+TEST_P(EachPollingMode, ALocalFailureEndsAWaitAndIsReportedToThePeer) {
   const EndPointPair pair(config());
   auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()); });
   pair.client->fail(make_error(Errc::kDeviceLost, "the device x is gone"));
@@ -204,7 +204,7 @@ TEST(EndPoint, KnowsItsQueues) {
   }
 }
 
-TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
+TEST_P(EachPollingMode, MessagesBeforeAnOrderlyEndAreDeliveredFirst) {
   const EndPointPair pair(config());
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device);
@@ -308,7 +308,7 @@ TEST(EndPoint, ThreadModesLeavePollingToTheSession) {
   EXPECT_EQ(wait_none(*pair.client, soon()).code(), Errc::kWrongState);
 }
 
-TEST(EndPoint, MayOutliveWhoeverHeldTheDevice) {
+TEST(EndPoint, KeepsItsDeviceOpen) {
   std::shared_ptr<EndPointCore> kept;
   {
     EndPointPair pair;

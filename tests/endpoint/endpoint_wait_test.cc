@@ -50,7 +50,7 @@ class Buffers {
   Result<RDMABuffer> buffer_;
 };
 
-TEST(EndPointWait, ALoopOfTheApplicationsLosesNoWakeUp) {
+TEST(EndPointWait, AnApplicationsLoopLosesNoWakeUp) {
   constexpr int kMessages = 2000;
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
@@ -124,7 +124,7 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
   EXPECT_TRUE(all_in());
 }
 
-TEST(EndPointWait, StopWakesALoopOfTheApplications) {
+TEST(EndPointWait, StopWakesAnApplicationsLoop) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   auto loop = std::async(std::launch::async, [&] {
     Completion completion;
@@ -134,7 +134,7 @@ TEST(EndPointWait, StopWakesALoopOfTheApplications) {
   EXPECT_EQ(loop.get(), Errc::kStopped);
 }
 
-TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
+TEST(EndPointWait, ALostPeerWakesAnApplicationsLoop) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
   ASSERT_TRUE(data_of(*pair.server).post_recv(buffers.at(0), {.id = 7}));
@@ -173,7 +173,7 @@ TEST(EndPointWait, LeavesServedEndPointsToTheSession) {
   EXPECT_EQ(pair.client->poll_before_sleep(std::span(&completion, 1)).code(), Errc::kWrongState);
 }
 
-TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
+TEST(EndPointWait, TheApplicationsDescriptorsAreServedWhileItWaits) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
   ASSERT_TRUE(data_of(*pair.client).post_recv(buffers.at(0), {.id = 1}));
@@ -228,7 +228,7 @@ TEST(EndPointWait, CountsEachQueueAndAllTogether) {
   EXPECT_EQ(pair.client->wait_counts(data_of(*pair.server)).waits, 0U);  // the channel belongs to the other endpoint
 }
 
-TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
+TEST(EndPointWait, AdaptiveDoesNotSleepIfTheAnswerArrivesSoon) {
   HcaConfig config = with(PollingMode::kAdaptive);
   config.waiting.spin = WaitOptions::kMaxSpin;
   const EndPointPair pair(config);

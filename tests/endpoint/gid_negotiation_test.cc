@@ -56,23 +56,23 @@ void expect_connected_by(const Ends& ends, std::uint8_t type) {
   EXPECT_EQ(data_of(*ends.server).adapter().remote_address()->to_text(), address(*ends.client).to_text());
 }
 
-TEST(GidNegotiation, WithoutWishesRoceV2) {
+TEST(GidNegotiation, UsesRoceV2ByDefault) {
   expect_connected_by(make_ends({}, {}), IBV_GID_TYPE_ROCE_V2);
 }
 
-TEST(GidNegotiation, OneSidesWishIsFollowedByTheOther) {
+TEST(GidNegotiation, TheTypeThatOneEndRequiresIsUsedByBoth) {
   expect_connected_by(make_ends({.gid_type = GidType::kRoceV1}, {}), IBV_GID_TYPE_ROCE_V1);
   expect_connected_by(make_ends({}, {.gid_type = GidType::kRoceV1}), IBV_GID_TYPE_ROCE_V1);
 }
 
-TEST(GidNegotiation, OneSidesIndexIsFollowedByTheOther) {
+TEST(GidNegotiation, TheIndexThatOneEndRequiresDecidesForBoth) {
   // Index 0 of soft0 is its link-local GID, RoCE v1.
   const Ends ends = make_ends({.gid_index = 0}, {});
   expect_connected_by(ends, IBV_GID_TYPE_ROCE_V1);
   EXPECT_EQ(address(*ends.server).gid.raw[0], 0xfe);
 }
 
-TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
+TEST(GidNegotiation, IncompatibleRequirementsAreRefusedWithBothOffers) {
   const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
   const Status refused = ends.server->set_peer(ends.client->card());
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);

@@ -30,7 +30,7 @@ TEST(HcaConfig, DefaultsAreTwoChannels) {
   EXPECT_EQ(config.fitted(limits()).queue_depth(), 2 * (128 + 128));
 }
 
-TEST(HcaConfigDeathTest, ANameThatNoChannelHasIsToldInOneLine) {
+TEST(HcaConfigDeathTest, AnUnknownChannelNameIsReportedInOneLine) {
   HcaConfig config;
   EXPECT_DEATH((void)config.channel("dataa"), "there is no channel 'dataa', only: control, data");
 }
@@ -51,7 +51,7 @@ TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("65 bytes"));
 }
 
-TEST(HcaConfig, AnAdaptersFaultNamesItsChannel) {
+TEST(HcaConfig, AnErrorOfAnAdapterNamesItsChannel) {
   HcaConfig config;
   config.channel("data").adapter.send_depth = 5000;
   const Status status = config.validate(limits());
@@ -90,7 +90,7 @@ TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queue_depth is 4097; it must be 1..4096"));
 }
 
-TEST(HcaConfig, OverHowManyQueuesIsBounded) {
+TEST(HcaConfig, TheNumberOfSharedQueuesIsLimited) {
   HcaConfig config;
   config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
   config.shared_queue_key = "all";
@@ -122,7 +122,7 @@ TEST(HcaConfig, WaitingIsChecked) {
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("waiting.spin is 1000001 us"));
 }
 
-TEST(HcaConfig, WhatIsLeftOpenAdaptsToASmallDevice) {
+TEST(HcaConfig, UnsetFieldsAdaptToASmallDevice) {
   DeviceLimits small = limits();
   small.max_qp_wr = 20;
   small.max_cqe = 100;

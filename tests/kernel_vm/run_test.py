@@ -63,7 +63,7 @@ class ScenariosThatFail(unittest.TestCase):
         self.assertEqual(list(runs), [], "it was not run as often as that")
         return tally
 
-    def test_not_at_all(self):
+    def test_never(self):
         tally = self.outcome_of(0)
         self.assertEqual((tally.passed, tally.failed, tally.unstable), (5, 0, []))
 
@@ -77,7 +77,7 @@ class ScenariosThatFail(unittest.TestCase):
 
 
 class Arguments(ScriptTest):
-    def test_that_are_unknown_are_refused(self):
+    def test_invalid_arguments_are_refused(self):
         self.assert_refused(self.run_script("run", "--devise=rxe"), "unknown option --devise=rxe", "--help")
         self.assert_refused(self.run_script("run", "true"), "unknown option true", "after --")
         self.assert_refused(self.run_script("run", "--device=mlx5"), "--device=mlx5", "rxe, siw and all")
@@ -86,7 +86,7 @@ class Arguments(ScriptTest):
         self.assert_refused(self.run_script("run", "--timeout=1h"), "--timeout=1h", "seconds")
         self.assert_refused(self.run_script("run", "--"), "no command")
 
-    def test_help_is_there(self):
+    def test_help(self):
         for script in ("run", "prepare", "boot.py", "suite.py", "guest/main", "guest/pair"):
             with self.subTest(script):
                 result = self.run_script(script, "--help")
@@ -151,19 +151,19 @@ class Guests(ScriptTest):
         self.assertIn("export RDMACOMM_TEST_ROUNDS='1 %'\n", job)
         self.assertNotIn("EDITOR", job)
 
-    def test_guest_that_does_not_come_up_is_tried_twice(self):
+    def test_guest_that_does_not_boot_is_started_twice(self):
         result = self.boot("echo 'Kernel panic - not syncing: no root' > console; exit 1")
         self.assertEqual(result.returncode, 125)
         self.assertIn("attempt 1 of 2): Kernel panic - not syncing: no root", result.stderr)
         self.assertIn("attempt 2 of 2", result.stderr)
         self.assertTrue((self.results / "console.1").exists())
 
-    def test_guest_that_comes_up_the_second_time(self):
+    def test_guest_that_boots_the_second_time(self):
         result = self.boot("[ -e console.1 ] || { touch console; exit 1; }; touch up log; echo 0 > status; exec sleep 600")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("attempt 1 of 2", result.stderr)
 
-    def test_qemu_that_does_not_start_says_why(self):
+    def test_qemu_that_does_not_start_names_the_reason(self):
         self.assertIn("no such machine", self.boot("echo no such machine >&2; exit 1").stderr)
 
     def test_guest_that_dies_is_no_failing_test(self):
@@ -177,7 +177,7 @@ class Guests(ScriptTest):
         self.assertIn("no answer within 1 s", result.stderr)
         self.assert_gone()
 
-    def test_complaints_of_the_kernel_are_told(self):
+    def test_warnings_of_the_kernel_are_reported(self):
         result = self.boot("touch up log; echo '[ 1.0] WARNING: CPU: 0 PID: 1 at rxe' > dmesg; echo 0 > status")
         self.assertEqual(result.returncode, 0)
         self.assertIn("the kernel complains: [ 1.0] WARNING: CPU: 0 PID: 1 at rxe", result.stderr)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kNone = BuddyBlocks::kNone;
 
-TEST(BuddyBlocks, GivesWholeBlocksFromTheFirstOn) {
+TEST(BuddyBlocks, LendsWholeBlocksFromTheFirstOn) {
   BuddyBlocks blocks(8, 2);
   EXPECT_EQ(blocks.take(2), 0U);
   EXPECT_EQ(blocks.take(2), 4U);
@@ -18,7 +18,7 @@ TEST(BuddyBlocks, GivesWholeBlocksFromTheFirstOn) {
   EXPECT_EQ(blocks.take(0), kNone);
 }
 
-TEST(BuddyBlocks, HalvesAndJoins) {
+TEST(BuddyBlocks, SplitsAndJoinsBlocks) {
   BuddyBlocks blocks(4, 2);
   EXPECT_EQ(blocks.take(0), 0U);
   EXPECT_EQ(blocks.take(2), kNone);
@@ -32,7 +32,7 @@ TEST(BuddyBlocks, HalvesAndJoins) {
   EXPECT_EQ(blocks.take(2), 0U);
 }
 
-TEST(BuddyBlocks, GivingBackTwiceIsABug) {
+TEST(BuddyBlocks, ReturningABlockTwiceIsABug) {
   BuddyBlocks blocks(2, 1);
   const std::uint32_t unit = blocks.take(0);
   blocks.give_back(unit, 0);
@@ -40,7 +40,7 @@ TEST(BuddyBlocks, GivingBackTwiceIsABug) {
 }
 
 /// Compares with a map of the owners of all units. At the end all blocks are merged again.
-TEST(BuddyBlocks, NeverGivesAUnitTwice) {
+TEST(BuddyBlocks, NeverLendsAUnitTwice) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);

@@ -97,7 +97,7 @@ TEST_F(BufferPoolTest, RegistersOnceAndNeverAgain) {
   EXPECT_EQ(fake_.calls("dereg_mr"), 0);
 }
 
-TEST_F(BufferPoolTest, IsRegisteredInPartsWhereTheDeviceWantsThat) {
+TEST_F(BufferPoolTest, IsRegisteredInPartsIfTheDeviceRequiresIt) {
   fake_.devices.front()->attributes.max_mr_size = 40 * kKiB;
   open();
   const auto pool = make(small());
@@ -107,7 +107,7 @@ TEST_F(BufferPoolTest, IsRegisteredInPartsWhereTheDeviceWantsThat) {
   for (const BufferLease& lease : all) std::memset(lease.data(), 1, lease.size());
 }
 
-TEST_F(BufferPoolTest, AFailureToRegisterIsTheCallers) {
+TEST_F(BufferPoolTest, AFailedRegistrationIsReturned) {
   fake_.devices.front()->attributes.max_mr_size = 8 * kKiB;
   open();
   const auto made = BufferPool::create(device_, small());
@@ -115,7 +115,7 @@ TEST_F(BufferPoolTest, AFailureToRegisterIsTheCallers) {
   EXPECT_EQ(made.code(), Errc::kBeyondDeviceLimit);
 }
 
-TEST_F(BufferPoolTest, LeasesWhatWasAskedForInBlocksThatAreLargeEnough) {
+TEST_F(BufferPoolTest, LeasesTheRequestedBytesInLargeEnoughBlocks) {
   const auto pool = make(small());
   const auto lease = take(pool, 1500);
   ASSERT_TRUE(lease);
@@ -127,21 +127,21 @@ TEST_F(BufferPoolTest, LeasesWhatWasAskedForInBlocksThatAreLargeEnough) {
   EXPECT_EQ(fake_.registered_access.back(), IBV_ACCESS_LOCAL_WRITE);
 }
 
-TEST_F(BufferPoolTest, GrantsPeersWhatItWasToldTo) {
+TEST_F(BufferPoolTest, GrantsPeersTheConfiguredAccess) {
   BufferPoolOptions options = small();
   options.remote_access = RemoteAccess::kRead;
   const auto pool = make(options);
   EXPECT_EQ(fake_.registered_access.back(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
 }
 
-TEST_F(BufferPoolTest, SizesThatItHasNotAreRefused) {
+TEST_F(BufferPoolTest, SizesBeyondItsBlocksAreRefused) {
   const auto pool = make(small());
   EXPECT_EQ(pool.take(0).code(), Errc::kInvalidArgument);
   EXPECT_EQ(pool.take(16 * kKiB + 1).code(), Errc::kInvalidArgument);
   EXPECT_EQ(pool.counts().refused, 0U);
 }
 
-TEST_F(BufferPoolTest, WhatIsUsedUpIsRefusedUntilSomeIsGivenBack) {
+TEST_F(BufferPoolTest, AnExhaustedPoolRefusesUntilABlockIsReturned) {
   const auto pool = make(small());
   auto all = take_all(pool, kKiB);
   EXPECT_EQ(all.size(), 64U);
@@ -159,7 +159,7 @@ TEST_F(BufferPoolTest, SmallBlocksBecomeLargeOnesAgain) {
   EXPECT_EQ(take_all(pool, 16 * kKiB).size(), 4U);
 }
 
-TEST_F(BufferPoolTest, ALeaseThatMovesHasTheBlockAndTheOtherHasNone) {
+TEST_F(BufferPoolTest, MovingALeaseLeavesTheOldOneEmpty) {
   const auto pool = make(small());
   auto first = take(pool, 10);
   std::byte* const at = first.data();
@@ -175,7 +175,7 @@ TEST_F(BufferPoolTest, ALeaseThatMovesHasTheBlockAndTheOtherHasNone) {
   EXPECT_EQ(pool.counts().leased_bytes, 0U);
 }
 
-TEST_F(BufferPoolTest, AssigningToALeaseGivesBackWhatItHad) {
+TEST_F(BufferPoolTest, AssigningToALeaseReturnsItsOldBlock) {
   const auto pool = make(small());
   auto all = take_all(pool, 2 * kKiB);
   all.back() = BufferLease();
@@ -191,14 +191,14 @@ TEST_F(BufferPoolTest, CachesServeWithoutTheSharedLock) {
   EXPECT_EQ(pool.counts().from_cache, before + 1000);
 }
 
-TEST_F(BufferPoolTest, WhatLiesInTheCachesOfOtherThreadsIsFoundBeforeAnybodyIsRefused) {
+TEST_F(BufferPoolTest, BlocksInCachesOfOtherThreadsAreUsedBeforeARefusal) {
   const auto pool = make(small(64 * kKiB));
   std::thread([&] { take_all(pool, kKiB).clear(); }).join();
   EXPECT_EQ(take_all(pool, 16 * kKiB).size(), 4U);
   EXPECT_GT(pool.counts().reclaimed, 0U);
 }
 
-TEST_F(BufferPoolTest, AnyThreadMayGiveBack) {
+TEST_F(BufferPoolTest, AnyThreadMayReturnABlock) {
   const auto pool = make(small(2 * kKiB));
   auto all = take_all(pool, kKiB);
   std::thread([&] { all.clear(); }).join();
@@ -206,7 +206,7 @@ TEST_F(BufferPoolTest, AnyThreadMayGiveBack) {
   EXPECT_EQ(take_all(pool, kKiB).size(), 64U);
 }
 
-TEST_F(BufferPoolTest, MemoryAndDeviceStayUntilTheLastLeaseIsGivenBack) {
+TEST_F(BufferPoolTest, MemoryAndDeviceStayUntilTheLastLeaseIsReturned) {
   auto pool = make(small(4 * kKiB));
   auto here = take(pool, 16 * kKiB);
   auto there = take(pool, kKiB);
@@ -222,14 +222,14 @@ TEST_F(BufferPoolTest, MemoryAndDeviceStayUntilTheLastLeaseIsGivenBack) {
   EXPECT_EQ(fake_.calls("close_device"), 1);
 }
 
-TEST_F(BufferPoolTest, WithoutLeasesItGoesAtOnce) {
+TEST_F(BufferPoolTest, WithoutLeasesItIsFreedAtOnce) {
   auto pool = make(small(4 * kKiB));
   take_all(pool, kKiB).clear();
   pool = {};
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
 }
 
-TEST_F(BufferPoolTest, TakingAndGivingBackAllocateNothing) {
+TEST_F(BufferPoolTest, LeasingAndReturningAllocateNothing) {
   const auto pool = make(small(4 * kKiB));
   const std::uint64_t before = testing::allocations_of_this_thread();
   for (int i = 0; i < 1000; ++i) {
@@ -289,7 +289,7 @@ TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
 }
 
 /// The pool is destroyed while other threads give back leases: exactly one of them is the last.
-TEST_F(BufferPoolTest, GoesOnceWhereItsLeasesGoAtTheSameTime) {
+TEST_F(BufferPoolTest, IsFreedOnceIfItsLeasesEndAtTheSameTime) {
   for (int round = 0; round < 200; ++round) {
     auto pool = make(small(4 * kKiB));
     auto leases = take_all(pool, 4 * kKiB);

@@ -54,7 +54,7 @@ class LockedMemoryLimit {
   bool set_ = false;
 };
 
-TEST_F(RDMABufferTest, HasBlocksSideBySide) {
+TEST_F(RDMABufferTest, BlocksAreAdjacent) {
   const auto buffer = allocate({.name = "ring", .block_bytes = 100, .block_count = 3});
   EXPECT_EQ(buffer.name(), "ring");
   EXPECT_EQ(buffer.size(), 300U);
@@ -68,7 +68,7 @@ TEST_F(RDMABufferTest, HasBlocksSideBySide) {
   EXPECT_EQ(buffer.last().data(), buffer.at(2).data());
 }
 
-TEST_F(RDMABufferTest, NextGoesRound) {
+TEST_F(RDMABufferTest, NextWrapsAround) {
   auto buffer = allocate({.block_bytes = 8, .block_count = 3});
   for (const int expected : {0, 1, 2, 0, 1}) EXPECT_EQ(buffer.next().data(), buffer.data() + 8 * expected);
 }
@@ -104,7 +104,7 @@ TEST_F(RDMABufferTest, GrantsNothingByDefault) {
   EXPECT_EQ(buffer.remote_access(), RemoteAccess::kNone);
 }
 
-TEST_F(RDMABufferTest, GrantsWhatIsAskedForAndNoMore) {
+TEST_F(RDMABufferTest, GrantsTheRequestedAccessOnly) {
   const auto granted = [this](RemoteAccess access) {
     (void)allocate({.remote_access = access});
     return fake_.registered_access.back();
@@ -116,7 +116,7 @@ TEST_F(RDMABufferTest, GrantsWhatIsAskedForAndNoMore) {
             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 }
 
-TEST_F(RDMABufferTest, TellsPeersWhereItIs) {
+TEST_F(RDMABufferTest, DescribesItselfToPeers) {
   const auto buffer = allocate({.block_bytes = 100, .block_count = 2});
   const RemoteRegion region = buffer.remote_region();
   EXPECT_EQ(region.address, reinterpret_cast<std::uintptr_t>(buffer.data()));
@@ -151,7 +151,7 @@ TEST_F(RDMABufferTest, AsLargeAsARegistrationMayBe) {
   EXPECT_THAT(beyond.error().context, HasSubstr("8192 bytes"));
 }
 
-TEST_F(RDMABufferTest, OnDemandPagingNeedsADeviceThatHasIt) {
+TEST_F(RDMABufferTest, OnDemandPagingNeedsSupportOfTheDevice) {
   const BufferOptions options{.name = "paged", .on_demand_paging = true};
   const auto refused = RDMABuffer::allocate(device_, options);
   EXPECT_EQ(refused.code(), Errc::kNotSupported);
@@ -162,7 +162,7 @@ TEST_F(RDMABufferTest, OnDemandPagingNeedsADeviceThatHasIt) {
   EXPECT_NE(fake_.registered_access.back() & IBV_ACCESS_ON_DEMAND, 0);
 }
 
-TEST_F(RDMABufferTest, RemoteAtomicsNeedADeviceThatHasThem) {
+TEST_F(RDMABufferTest, RemoteAtomicsNeedSupportOfTheDevice) {
   fake_.devices[0]->attributes.atomic_cap = IBV_ATOMIC_NONE;
   open();
   EXPECT_EQ(RDMABuffer::allocate(device_, {.remote_access = RemoteAccess::kAtomic}).code(), Errc::kNotSupported);
@@ -183,14 +183,14 @@ TEST_F(RDMABufferTest, BeyondTheLockedMemoryLimitNamesLimitAndRemedy) {
   EXPECT_EQ(fake_.live(), before);
 }
 
-TEST_F(RDMABufferTest, WithoutALimitOutOfMemoryIsOutOfMemory) {
+TEST_F(RDMABufferTest, WithoutALimitAFailureIsReportedAsOutOfMemory) {
   const LockedMemoryLimit limit(RLIM_INFINITY);
   if (!limit.set()) GTEST_SKIP() << "RLIMIT_MEMLOCK cannot be lifted here";
   fake_.fail("reg_mr", ENOMEM);
   EXPECT_EQ(RDMABuffer::allocate(device_, {}).code(), std::errc::not_enough_memory);
 }
 
-TEST_F(RDMABufferTest, WithoutHugePagesSaysHowToGetSome) {
+TEST_F(RDMABufferTest, WithoutHugePagesTheErrorNamesTheRemedy) {
   fake_.fail("allocate_memory", ENOMEM);
   const auto made = RDMABuffer::allocate(device_, {.name = "big", .huge_pages = true});
   EXPECT_EQ(made.code(), std::errc::not_enough_memory);
@@ -211,7 +211,7 @@ TEST_F(RDMABufferTest, ReleasesRegistrationBeforeMemory) {
   EXPECT_EQ(fake_.live(), before);
 }
 
-TEST_F(RDMABufferTest, AdoptsMemoryAndLeavesItToItsOwner) {
+TEST_F(RDMABufferTest, AdoptsMemoryWithoutOwningIt) {
   std::vector<std::byte> memory(300);
   {
     const auto buffer = RDMABuffer::adopt(device_, memory, {.block_bytes = 100, .block_count = 3});
@@ -223,7 +223,7 @@ TEST_F(RDMABufferTest, AdoptsMemoryAndLeavesItToItsOwner) {
   EXPECT_EQ(fake_.calls("free_memory"), 0);
 }
 
-TEST_F(RDMABufferTest, AdoptsOnlyWhatTheBlocksCover) {
+TEST_F(RDMABufferTest, AdoptsOnlyTheMemoryOfItsBlocks) {
   std::vector<std::byte> memory(300);
   const auto refused = [&](const BufferOptions& options) { return RDMABuffer::adopt(device_, memory, options).code(); };
   EXPECT_EQ(refused({.block_bytes = 100, .block_count = 2}), Errc::kInvalidArgument);
@@ -268,7 +268,7 @@ TEST_F(SoftBufferTest, MemoryIsZeroedAgainWhenItIsReused) {
   }
 }
 
-TEST_F(SoftBufferTest, RefusesToAdoptWhatIsNotMappedOrNotWritable) {
+TEST_F(SoftBufferTest, RefusesToAdoptUnmappedOrReadOnlyMemory) {
   constexpr std::size_t kBytes = 8192;
   void* const mapped = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
@@ -281,7 +281,7 @@ TEST_F(SoftBufferTest, RefusesToAdoptWhatIsNotMappedOrNotWritable) {
   EXPECT_EQ(RDMABuffer::adopt(device_, nowhere, {.block_bytes = kBytes}).code(), std::errc::bad_address);
 }
 
-TEST_F(SoftBufferTest, HugePagesComeFromThePoolOrNotAtAll) {
+TEST_F(SoftBufferTest, HugePagesAreTakenFromThePoolOrRefused) {
   // No machine has a terabyte of huge pages.
   const auto buffer = RDMABuffer::allocate(device_, {.block_bytes = 1U << 30, .block_count = 1000, .huge_pages = true});
   ASSERT_FALSE(buffer.has_value());
@@ -293,7 +293,7 @@ TEST_F(SoftBufferTest, HugePagesComeFromThePoolOrNotAtAll) {
   }
 }
 
-TEST_F(SoftBufferTest, RegistrationsCanBeMadeAndGivenBackForEver) {
+TEST_F(SoftBufferTest, MemoryCanBeRegisteredManyTimes) {
   for (int round = 0; round < 20'000; ++round) {
     ASSERT_TRUE(RDMABuffer::allocate(device_, {}).has_value()) << "round " << round;
   }

@@ -20,7 +20,7 @@ Result<RemoteRegion> decoded(std::span<const std::byte> bytes) {
   return RemoteRegion::decode(bytes);
 }
 
-TEST(RemoteRegion, TravelsUnchanged) {
+TEST(RemoteRegion, IsDecodedAsItWasEncoded) {
   const auto bytes = encoded(kRegion);
   ASSERT_EQ(bytes.size(), kWireBytes);
   const auto got = decoded(bytes);
@@ -37,7 +37,7 @@ TEST(RemoteRegion, EachTruncationIsABadMessage) {
   }
 }
 
-TEST(RemoteRegion, WrappingAroundTheAddressSpaceIsABadMessage) {
+TEST(RemoteRegion, ARangeThatWrapsAroundIsABadMessage) {
   constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(decoded(encoded({kMax, 1, 0})).code(), Errc::kBadMessage);
   EXPECT_EQ(decoded(encoded({2, kMax - 1, 0})).code(), Errc::kBadMessage);
@@ -75,13 +75,13 @@ TEST(RemoteRegion, SlicesStayInside) {
   EXPECT_EQ(kRegion.slice(1, std::numeric_limits<std::uint64_t>::max()).code(), Errc::kInvalidArgument);
 }
 
-TEST(RemoteRegion, FromSkipsTheFront) {
+TEST(RemoteRegion, FromSkipsTheFirstBytes) {
   const RemoteRegion rest = kRegion.slice_unchecked(4000);
   EXPECT_EQ(rest.address, kRegion.address + 4000);
   EXPECT_EQ(rest.length, 96U);
 }
 
-TEST(RemoteRegion, TextNamesWhatMatters) {
+TEST(RemoteRegion, TextNamesAddressLengthAndKey) {
   EXPECT_EQ(kRegion.to_text(), "[0x7f0012345000, 4096 bytes, rkey 0x101]");
 }
 

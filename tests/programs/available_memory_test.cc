@@ -41,11 +41,11 @@ class Machine : public testing::Test {
   std::string root_;
 };
 
-TEST_F(Machine, WithoutGroupsHasWhatIsAvailable) {
+TEST_F(Machine, WithoutGroupsHasTheAvailableMemory) {
   EXPECT_EQ(available(), 4096 * kMiB);
 }
 
-TEST_F(Machine, ThatSaysNothing) {
+TEST_F(Machine, WithoutInformationIsUnknown) {
   std::filesystem::remove_all(root_ + "/proc");
   EXPECT_EQ(available(), std::nullopt);
 }
@@ -101,7 +101,7 @@ TEST_F(Machine, WithBothVersionsMountedTheUnifiedOneCounts) {
   EXPECT_EQ(available(), 50 * kMiB);
 }
 
-TEST(AvailableMemory, ThisMachineSays) {
+TEST(AvailableMemory, IsKnownOnThisMachine) {
   EXPECT_TRUE(available_memory().has_value());
 }
 

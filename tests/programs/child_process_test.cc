@@ -31,7 +31,7 @@ TEST(ServerProcess, ThatEndsBeforeItListensIsAnError) {
   EXPECT_EQ(server.code(), Errc::kPeerLost);
 }
 
-TEST(ServerProcess, SaysHowItEnded) {
+TEST(ServerProcess, ReportsHowItEnded) {
   auto failing = ServerProcess::start(
       [](const auto& listening) {
         listening(1);
@@ -54,7 +54,7 @@ TEST(ServerProcess, SaysHowItEnded) {
 }
 
 // With SIGCHLD ignored the system does not keep the exit status. That the process has ended is known.
-TEST(ServerProcess, ThatIsNotWaitedForBySystemHasEnded) {
+TEST(ServerProcess, ItsEndIsNoticedEvenIfTheSystemKeepsNoStatus) {
   const auto kept = signal(SIGCHLD, SIG_IGN);
   auto server = ServerProcess::start(
       [](const auto& listening) {

@@ -94,7 +94,7 @@ std::future<Status> start(Status (*run)(const Options&), const ServersDevice& on
   return outcome;
 }
 
-TEST(ClientDomains, PlayersReachTheirOwnMemoryAndNobodyElses) {
+TEST(ClientDomains, AClientOfPingPongReachesItsOwnMemoryAlone) {
   const ServersDevice servers;
   std::uint16_t port = 0;
   auto outcome = start<ping_pong::ServerOptions>(ping_pong::run_server, servers, port);
@@ -142,7 +142,7 @@ TEST(ClientDomains, AClientOfTheBenchmarkReachesItsWorkspaceAlone) {
   (void)testing::internal::GetCapturedStdout();
 }
 
-TEST(ClientDomains, AClientThatCopiesReachesNothingElse) {
+TEST(ClientDomains, AClientOfACopyReachesItsOwnMemoryAlone) {
   const ServersDevice servers;
   const std::filesystem::path root = testing::TempDir();
   const auto stop = WakeEvent::create().value();

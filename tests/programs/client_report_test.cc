@@ -13,7 +13,7 @@ std::ptrdiff_t lines_of(const std::string& text) {
   return std::ranges::count(text, '\n');
 }
 
-TEST(ClientReport, SaysAFewLinesOfAHostAndAtItsEndWhatItHasLeftOut) {
+TEST(ClientReport, LogsAFewLinesForEachHostAndCountsTheRest) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   {

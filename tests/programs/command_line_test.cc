@@ -50,7 +50,7 @@ class CommandLine : public testing::Test {
   const std::string folder_;
 };
 
-TEST_F(CommandLine, SetsFlagsAndHandsOutTheOtherWords) {
+TEST_F(CommandLine, SetsFlagsAndReturnsTheOtherWords) {
   const auto words =
       take({"a", "--test-number=7", "-", "-test_text", "-x", "--test_count", "3", "-s", "--", "--b", "--"});
   ASSERT_TRUE(words.has_value()) << words.error().message();
@@ -69,7 +69,7 @@ TEST_F(CommandLine, SetsFlagsAndHandsOutTheOtherWords) {
   EXPECT_FALSE(FLAGS_test_switch);
 }
 
-TEST_F(CommandLine, SaysWhatIsWrongInOneWay) {
+TEST_F(CommandLine, ReportsEachErrorInTheSameForm) {
   EXPECT_EQ(error({"--test-size=4"}), "there is no option \"--test-size\"; see --help");
   EXPECT_EQ(error({"-x"}), "there is no option \"-x\"; see --help");
   EXPECT_EQ(error({"--not"}), "there is no option \"--not\"; see --help");
@@ -82,7 +82,7 @@ TEST_F(CommandLine, SaysWhatIsWrongInOneWay) {
   EXPECT_THAT(error({"--notest_number"}), HasSubstr("on or off"));
 }
 
-TEST_F(CommandLine, FlagFilesStandForTheirLines) {
+TEST_F(CommandLine, FlagFilesAreReplacedByTheirLines) {
   const std::string path = file("# a comment\r\n\n  --test_number=5\r\n-test-text=two words\n-s");
   EXPECT_EQ(error({"--test_number=4", "--flagfile", path}), "ok");
   EXPECT_EQ(FLAGS_test_number, 5);
@@ -96,7 +96,7 @@ TEST_F(CommandLine, FlagFilesStandForTheirLines) {
   EXPECT_EQ(FLAGS_test_count, 9U);
 }
 
-TEST_F(CommandLine, LinesOfProgramNamesLimitTheLinesBehindThem) {
+TEST_F(CommandLine, AProgramNameLimitsTheLinesThatFollow) {
   EXPECT_EQ(
       error({"--flagfile=" + file("other_*\n--test_number=2\nother\nthis_* x\n--test_count=3\nx\n--test_number=4\n")}),
       "ok");
@@ -104,7 +104,7 @@ TEST_F(CommandLine, LinesOfProgramNamesLimitTheLinesBehindThem) {
   EXPECT_EQ(FLAGS_test_count, 3U);
 }
 
-TEST_F(CommandLine, ALineOfAFlagFileIsCheckedAsAWordIs) {
+TEST_F(CommandLine, ALineOfAFlagFileIsCheckedLikeAnArgument) {
   const auto error_of = [this](const std::string& text) { return error({"--flagfile=" + file(text)}); };
   const auto line = [this](int number) {
     return file("", "x").substr(0, file("", "x").size() - 1) + "flags line " + std::to_string(number) + ": ";
@@ -123,14 +123,14 @@ TEST_F(CommandLine, ALineOfAFlagFileIsCheckedAsAWordIs) {
   EXPECT_THAT(error({"--flagfile=a,,b"}), HasSubstr("a name is empty"));
 }
 
-TEST_F(CommandLine, FilesAndVariablesThatNameThemselvesComeToAnEnd) {
+TEST_F(CommandLine, FilesAndVariablesThatNameThemselvesAreRefused) {
   const std::string path = file("");
   EXPECT_THAT(error({"--flagfile=" + file("--flagfile=" + path + '\n')}), HasSubstr("they name each other"));
   ::setenv("FLAGS_flagfile", file("--fromenv=flagfile").c_str(), 1);
   EXPECT_THAT(error({"--fromenv=flagfile"}), HasSubstr("they name each other"));
 }
 
-TEST_F(CommandLine, TheEnvironmentIsCheckedAsWordsAre) {
+TEST_F(CommandLine, TheEnvironmentIsCheckedLikeArguments) {
   EXPECT_EQ(error({"--fromenv=test_number"}), "--fromenv=test_number: FLAGS_test_number is not set in the environment");
   EXPECT_EQ(error({"--tryfromenv=test_number"}), "ok");
   ::setenv("FLAGS_test_number", "12", 1);
@@ -143,7 +143,7 @@ TEST_F(CommandLine, TheEnvironmentIsCheckedAsWordsAre) {
   EXPECT_THAT(error({"--tryfromenv=nothing"}), HasSubstr("there is no option \"--nothing\""));
 }
 
-TEST_F(CommandLine, FlagsThatMayBeUndefinedAreLeftOut) {
+TEST_F(CommandLine, UnknownFlagsInUndefokAreIgnored) {
   const std::string path = file("--nonewer\n--newest=3\n");
   EXPECT_EQ(error({"--newest=1", "--flagfile=" + path, "--undefok=newest,newer"}), "ok");
   EXPECT_THAT(error({"--undefok=newest", "--flagfile=" + path}), HasSubstr("there is no option \"--nonewer\""));

@@ -58,7 +58,7 @@ class ConnectionErrors(ProgramTest):
                                      "mlx9_9", "soft0")
         self.assert_refused(((["--ib-port=9"], ["9"]), (["--gid-index=200"], ["200"])))
 
-    def test_what_the_device_does_not_have(self):
+    def test_unsupported_capabilities(self):
         server, port = self.start_server(self.program, "--keep-serving")
         self.assert_refused((
             (["--service-level=8"], ["service_level is 8", "0..7 on this device"]),
@@ -73,12 +73,12 @@ class ConnectionErrors(ProgramTest):
         self.assert_refused((([f"--port={port}"], [f"127.0.0.1:{port}"]),), "--role=client", "--connect-timeout=0.5")
         self.assertLess(time.monotonic() - began, 0.5 + 2 * SLOW)
 
-    def test_nobody_there(self):
+    def test_no_listener(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.assert_gives_up(probe.getsockname()[1])
 
-    def test_a_server_that_says_nothing(self):
+    def test_a_silent_server(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.assert_gives_up(silent.getsockname()[1])
 

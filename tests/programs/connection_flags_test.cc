@@ -18,14 +18,14 @@ milliseconds handshake_timeout(const char* role, const char* connect_timeout) {
 }
 
 // The help of --connect-timeout says: "to go on trying to reach the server, and to wait for its answers".
-TEST(ConnectionFlags, WhoConnectsWaitsForAnswersAsLongAsForThePeer) {
+TEST(ConnectionFlags, AClientWaitsForAnswersAsLongAsForThePeer) {
   for (const char* role : {"client", "both"}) {
     EXPECT_EQ(handshake_timeout(role, "60"), milliseconds(60'000)) << role;
     EXPECT_EQ(handshake_timeout(role, "0.5"), milliseconds(500)) << role;
   }
 }
 
-TEST(ConnectionFlags, AServerGivesClientsTheTimeOfTheLibrary) {
+TEST(ConnectionFlags, AServerUsesTheDefaultHandshakeTimeout) {
   EXPECT_EQ(handshake_timeout("server", "0.5"), TcpOptions().handshake_timeout);
 }
 

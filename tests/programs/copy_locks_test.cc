@@ -77,7 +77,7 @@ struct CopyLocks : testing::Test {
   UniqueFd folder;
 };
 
-TEST_F(CopyLocks, AreNotNeeded) {
+TEST_F(CopyLocks, AreOptional) {
   for (const int why : {ENOSYS, ENOLCK, EOPNOTSUPP, EPERM, EIO}) {
     flock_fails_with = why;
     for (const bool unnamed : {false, true}) {
@@ -102,7 +102,7 @@ TEST_F(CopyLocks, AreNotNeeded) {
 
 /// Without locks, a copy that resumes must not touch a file that another copy is writing, because that file may still
 /// get its final name.
-TEST_F(CopyLocks, AreNotNeededToGoOnWithWhatIsWritten) {
+TEST_F(CopyLocks, AreOptionalForResuming) {
   const std::string data(100'000, 'x');
   for (const bool all : {false, true}) {
     flock_fails_with = ENOSYS;
@@ -146,7 +146,7 @@ TEST_F(CopyLocks, AreHeldByOneAtATime) {
 }
 
 /// A user with write access to the directory could block a name for all others with a locked file of that name.
-TEST_F(CopyLocks, OfAnotherUsersFileKeepNobodyOut) {
+TEST_F(CopyLocks, OfAnotherUsersFileBlockNoCopy) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   constexpr uid_t kNobody = 65534;
   const std::string partial = top / ".name.rdma_copy-partial";
@@ -172,7 +172,7 @@ TEST_F(CopyLocks, OfAnotherUsersFileKeepNobodyOut) {
   EXPECT_EQ(left, "left");
 }
 
-TEST_F(CopyLocks, OfOnesOwnFileAreNobodyElses) {
+TEST_F(CopyLocks, OfAnOwnFileCannotBeTakenByOtherUsers) {
   const std::string partial = top / ".name.rdma_copy-partial";
   const auto file = NewFile::create(folder.get(), "name", 0644);
   ASSERT_TRUE(file.has_value());
@@ -184,7 +184,7 @@ TEST_F(CopyLocks, OfOnesOwnFileAreNobodyElses) {
 }
 
 /// Like the files of earlier versions.
-TEST_F(CopyLocks, OfAFileThatOthersMayOpenKeepNobodyOut) {
+TEST_F(CopyLocks, OfAFileThatOthersMayOpenBlockNoCopy) {
   leave_partial();
   const std::string partial = top / ".name.rdma_copy-partial";
   ASSERT_EQ(::chmod(partial.c_str(), 0644), 0);
@@ -214,7 +214,7 @@ TEST_F(CopyLocks, AreTakenOfWritableFiles) {
   }
 }
 
-TEST_F(CopyLocks, AreNotNeededToRemoveWhatNobodyMayWrite) {
+TEST_F(CopyLocks, AreOptionalForRemovingReadOnlyFiles) {
   flock_wants_write = true;
   leave_partial();
   fs::permissions(top / ".name.rdma_copy-partial", fs::perms::owner_read);
@@ -225,7 +225,7 @@ TEST_F(CopyLocks, AreNotNeededToRemoveWhatNobodyMayWrite) {
 
 /// Without that kind of rename the partial file gets its name by a link. Without links, too, it has a name of its own
 /// from the start.
-TEST_F(CopyLocks, AreThereBeforeTheNameOnAllFileSystems) {
+TEST_F(CopyLocks, AreTakenBeforeTheFileHasItsNameOnAllFileSystems) {
   rename_replaces = true;
   for (const bool links : {true, false}) {
     has_no_links = !links;

@@ -69,7 +69,7 @@ TEST(AlignedBytes, StayAligned) {
   }
 }
 
-TEST(CopyMessages, GoThereAndBack) {
+TEST(CopyMessages, AreDecodedAsTheyWereEncoded) {
   const auto job = Job::decode(some_job().encode());
   ASSERT_TRUE(job.has_value()) << job.error().message();
   EXPECT_EQ(*job, some_job());
@@ -118,7 +118,7 @@ TEST(CopyMessages, AreCheckedByteByByte) {
   expect_robust<Counts>(Counts{.files = 1}.encode());
 }
 
-TEST(CopyMessages, NamesLeadNowhere) {
+TEST(CopyMessages, NamesCannotLeaveTheirFolder) {
   for (const char* name : {"..", ".", "a/b", "/", "../x"}) {
     Entry entry = some_entry();
     entry.name = name;
@@ -153,7 +153,7 @@ TEST(CopyMessages, AFileThatHasNoChecksumHasNoneInItsEnd) {
   EXPECT_EQ(FileEnd::decode(bytes).code(), Errc::kBadMessage);
 }
 
-TEST(CopyFrames, AreTakenOffABlockOneByOne) {
+TEST(CopyFrames, AreReadFromABlockOneByOne) {
   std::vector<std::byte> block(kFrameHead + 3 + kDataHead + 5 + 4);
   const std::span<std::byte> rest = std::span(block).subspan(kFrameHead + 3);
   put_frame_head(block, FrameKind::kPath, 3);
@@ -173,7 +173,7 @@ TEST(CopyFrames, AreTakenOffABlockOneByOne) {
   EXPECT_TRUE(left.empty());
 }
 
-TEST(CopyFrames, ThatLeaveTheirBlockAreRefused) {
+TEST(CopyFrames, BeyondTheirBlockAreRefused) {
   std::vector<std::byte> block(kFrameHead + 3);
   for (const std::size_t length : {std::size_t{4}, std::size_t{0xffffffff}}) {
     put_frame_head(block, FrameKind::kPath, length);
@@ -187,7 +187,7 @@ TEST(CopyFrames, ThatLeaveTheirBlockAreRefused) {
   EXPECT_EQ(take_frame(left).code(), Errc::kBadMessage);
 }
 
-TEST(CopyMessages, GreetingsNameBothVersions) {
+TEST(CopyMessages, AnErrorAboutVersionsNamesBoth) {
   EXPECT_TRUE(check_greeting(greeting()).ok());
   EXPECT_EQ(check_greeting({}).code(), Errc::kBadMessage);
   auto other = greeting();
@@ -206,14 +206,14 @@ TEST(CopyMessages, TextBecomesPrintable) {
   EXPECT_EQ(escaped("\xc0\xaf"), "\\xc0\\xaf") << "longer than need be";
 }
 
-TEST(CopyBlockHashes, AreThoseOfXxh3) {
+TEST(CopyBlockHashes, AreXxh3) {
   const BlockHash empty = hash_of({});  // XXH3, 128 bits, of no data: 99aa06d3014798d86001c324468d497f
   EXPECT_EQ(empty[0], std::byte{0x99});
   EXPECT_EQ(empty[15], std::byte{0x7f});
   EXPECT_NE(hash_of(std::vector<std::byte>(4096)), hash_of(std::vector<std::byte>(4095)));
 }
 
-TEST(CopyBlockHashes, RollOn) {
+TEST(CopyBlockHashes, CanBeRolled) {
   std::mt19937 random(7);
   std::vector<std::byte> bytes(9000);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
@@ -227,7 +227,7 @@ TEST(CopyBlockHashes, RollOn) {
   }
 }
 
-TEST(CopyBlockHashes, FindBlocksByWhatIsInThem) {
+TEST(CopyBlockHashes, FindBlocksByTheirContent) {
   std::vector<std::vector<std::byte>> blocks;
   for (int i = 0; i < 300; ++i) blocks.emplace_back(64, static_cast<std::byte>(i % 256));
   std::vector<BlockSums> sums;
@@ -279,7 +279,7 @@ std::vector<std::byte> random_bytes(std::mt19937& random, std::size_t count) {
   return bytes;
 }
 
-TEST(CopyBlockSearch, FindsWhatWasMoved) {
+TEST(CopyBlockSearch, FindsMovedBlocks) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -304,7 +304,7 @@ TEST(CopyBlockSearch, FindsWhatWasMoved) {
   EXPECT_EQ(rebuilt(wanted), 0U) << "the end, with its short block";
 }
 
-TEST(CopyBlockSearch, ChangesAPartialFileInItsPlace) {
+TEST(CopyBlockSearch, ChangesAPartialFileInPlace) {
   std::mt19937 random(11);
   const auto old = random_bytes(random, 20'000);
   auto wanted = old;
@@ -349,7 +349,7 @@ std::string remote(std::string_view word) {
   return (*parsed)->host.host + '|' + std::to_string((*parsed)->host.port.value_or(0)) + '|' + (*parsed)->path;
 }
 
-TEST(CopyRemotePath, IsAHostAndAPathOrNot) {
+TEST(CopyRemotePath, IsAHostAndAPath) {
   EXPECT_EQ(remote("h:p"), "h|0|p");
   EXPECT_EQ(remote("h:"), "h|0|");
   EXPECT_EQ(remote("h:2020:p:q"), "h|2020|p:q");
@@ -414,7 +414,7 @@ TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
 
 /// A file on which another program (Samba) has a lease cannot be opened at once. The copy reports that, and does not
 /// retry forever.
-TEST_F(CopyPlace, DoesNotTryForEver) {
+TEST_F(CopyPlace, DoesNotRetryWithoutEnd) {
   write("leased", "x");
   const auto place = Place::below(top);
   ASSERT_TRUE(place.has_value());
@@ -440,7 +440,7 @@ bool refuse_openat2(int error) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
-TEST_F(CopyPlace, IsRefusedWhereNothingKeepsPathsBelow) {
+TEST_F(CopyPlace, IsRefusedIfTheKernelCannotKeepPathsBelow) {
   for (const int error : {EPERM, ENOSYS}) {
     bool refused = false;
     std::optional<Result<Place>> place;
@@ -503,7 +503,7 @@ TEST_F(CopyNewFile, IsWrittenByOneAtATime) {
   EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::no_such_file_or_directory);
 }
 
-TEST_F(CopyNewFile, BeginsAnewOverWhatIsLeft) {
+TEST_F(CopyNewFile, StartsEmptyOverAPartialFile) {
   write(".name.rdma_copy-partial", "left");
   auto file = NewFile::create(folder.get(), "name", 0644);
   ASSERT_TRUE(file.has_value()) << file.error().message();
@@ -524,7 +524,7 @@ TEST_F(CopyNewFile, PublishesAndRemovesOnlyItself) {
   EXPECT_THAT(names(), UnorderedElementsAre(".name.rdma_copy-partial", ".name2.rdma_copy-partial"));
 }
 
-TEST_F(CopyNewFile, LeavesToOthersWhatTheyHaveLocked) {
+TEST_F(CopyNewFile, LeavesLockedFilesToTheirWriters) {
   write(".name.rdma_copy-partial", "other's");
   fs::permissions(top / ".name.rdma_copy-partial", fs::perms::owner_read | fs::perms::owner_write);
   const UniqueFd other(::open((top / ".name.rdma_copy-partial").c_str(), O_RDONLY | O_CLOEXEC));
@@ -550,7 +550,7 @@ TEST_F(CopyNewFile, HasNoNameAtAllUntilItIsWhole) {
   EXPECT_THAT(names(), ElementsAre("name"));
 }
 
-TEST_F(CopyNewFile, LooksForNothingInANewFolder) {
+TEST_F(CopyNewFile, DoesNotSearchANewFolder) {
   write(".name.rdma_copy-partial", "left");
   auto file = NewFile::create_unnamed(folder.get(), "name", 0640, true);
   ASSERT_TRUE(file.has_value()) << file.error().message();
@@ -560,7 +560,7 @@ TEST_F(CopyNewFile, LooksForNothingInANewFolder) {
   EXPECT_EQ(read(".name.rdma_copy-partial"), "left");
 }
 
-TEST_F(CopyNewFile, WithoutANameReplacesWhatHasTheName) {
+TEST_F(CopyNewFile, WithoutANameReplacesTheFileOfThatName) {
   auto file = NewFile::create_unnamed(folder.get(), "name", 0640);
   ASSERT_TRUE(file.has_value()) << file.error().message();
   ASSERT_EQ(::write(file->fd(), "new", 3), 3);
@@ -571,7 +571,7 @@ TEST_F(CopyNewFile, WithoutANameReplacesWhatHasTheName) {
   EXPECT_THAT(names(), ElementsAre("name"));
 }
 
-TEST_F(CopyNewFile, WithoutANameLeavesToOthersWhatTheyWrite) {
+TEST_F(CopyNewFile, WithoutANameLeavesPartialFilesToTheirWriters) {
   auto begun = NewFile::create_unnamed(folder.get(), "name", 0640);
   write("name", "old");
   const auto other = NewFile::create(folder.get(), "name", 0644);
@@ -583,7 +583,7 @@ TEST_F(CopyNewFile, WithoutANameLeavesToOthersWhatTheyWrite) {
 }
 
 /// Behaves like create() if the file system does not support unnamed files, for example in /proc.
-TEST_F(CopyNewFile, HasANameWhereItMust) {
+TEST_F(CopyNewFile, HasATemporaryNameIfTheFileSystemRequiresIt) {
   const UniqueFd proc(::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::openat(proc.get(), ".", O_TMPFILE | O_RDWR, 0600), -1);
   EXPECT_EQ(NewFile::create_unnamed(proc.get(), "name", 0644).code(), NewFile::create(proc.get(), "name", 0644).code());
@@ -591,7 +591,7 @@ TEST_F(CopyNewFile, HasANameWhereItMust) {
 
 /// Many threads write the same name. A thread that gets the file publishes all of its data at once; all others get
 /// "busy".
-TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
+TEST_F(CopyNewFile, IsCompleteWithSeveralWriters) {
   constexpr int kWriters = 8;
   std::atomic<int> published{0};
   {
@@ -621,7 +621,7 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
 }
 
 /// If a copy finds a partial file without a lock, it takes the file for an abandoned one and removes it.
-TEST_F(CopyNewFile, IsLockedFromTheMomentThatOthersFindIt) {
+TEST_F(CopyNewFile, IsLockedBeforeOthersCanFindIt) {
   int unlocked = 0;
   std::jthread other([&](const std::stop_token& over) {
     while (!over.stop_requested()) {
@@ -642,7 +642,7 @@ TEST_F(CopyNewFile, IsLockedFromTheMomentThatOthersFindIt) {
   EXPECT_THAT(names(), ElementsAre());
 }
 
-TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
+TEST_F(CopyNewFile, DoesNotReplaceSomethingThatIsNoFile) {
   ASSERT_EQ(::mkfifoat(folder.get(), "fifo", 0600), 0);
   fs::create_directory(top / "directory");
   fs::create_symlink("nowhere", top / "link");
@@ -675,7 +675,7 @@ TEST_F(CopyNewFile, TakesLongNames) {
 
 // Rates ---------------------------------------------------------------------------------------------------------------
 
-TEST(CopyRateLimit, SaysWhenTheNextMayGo) {
+TEST(CopyRateLimit, ReturnsTheTimeOfTheNextBlock) {
   using std::chrono::milliseconds;
   const RateLimit::Clock::time_point start{std::chrono::hours(1)};
   RateLimit limit(1'000'000);
@@ -688,7 +688,7 @@ TEST(CopyRateLimit, SaysWhenTheNextMayGo) {
   EXPECT_EQ(RateLimit(5).most(), 4096U);
 }
 
-TEST(CopyRateLimit, MayBeNone) {
+TEST(CopyRateLimit, MayBeUnlimited) {
   RateLimit none(0);
   EXPECT_FALSE(none.bounded());
   EXPECT_EQ(none.take(1 << 30, RateLimit::Clock::time_point{}), RateLimit::Clock::time_point{});
@@ -714,7 +714,7 @@ TEST(CopyCrew, DoesJobsOfOneNameInOrder) {
   crew.drain();
 }
 
-TEST(CopyCrew, HoldsNothingOfWhatIsDone) {
+TEST(CopyCrew, ReleasesCompletedJobs) {
   const auto held = std::make_shared<int>(1);
   Crew crew(2);
   for (const char* name : {"a", "b", "c"}) crew.add(name, [held] {});
@@ -722,7 +722,7 @@ TEST(CopyCrew, HoldsNothingOfWhatIsDone) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(CopyCrew, EndsWithTheJobThatIsBeingDone) {
+TEST(CopyCrew, EndsAfterTheCurrentJob) {
   std::atomic<bool> over{false};
   std::latch begun(1);
   {
@@ -741,7 +741,7 @@ TEST(CopyCrew, EndsWithTheJobThatIsBeingDone) {
 
 // Reports -------------------------------------------------------------------------------------------------------------
 
-TEST(CopyReport, SaysNamesFailuresAndTheResult) {
+TEST(CopyReport, PrintsNamesFailuresAndTheResult) {
   std::ostringstream out;
   std::ostringstream err;
   {
@@ -773,7 +773,7 @@ TEST(CopyReport, KeepsTheFirstFailures) {
   EXPECT_EQ(result["failures_left_out"], 7);
 }
 
-TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
+TEST(CopyReport, PrintsASummaryOnATerminal) {
   std::ostringstream out;
   std::ostringstream err;
   {
@@ -786,7 +786,7 @@ TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
 
 using CopyDirectory = CopyFolder;
 
-TEST_F(CopyDirectory, TellsItsEndFromAnError) {
+TEST_F(CopyDirectory, DistinguishesItsEndFromAnError) {
   write("a", "");
   fs::create_directory(top / "b");
   auto directory = Directory::of(UniqueFd(::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
@@ -805,7 +805,7 @@ TEST_F(CopyDirectory, TellsItsEndFromAnError) {
 
 using CopyTotalSize = CopyFolder;
 
-TEST_F(CopyTotalSize, IsThatOfFiles) {
+TEST_F(CopyTotalSize, IsTheSizeOfAllFiles) {
   fs::create_directories(top / "tree/deeper");
   write("tree/deeper/a", std::string(100, 'x'));
   write("tree/b", std::string(20, 'x'));

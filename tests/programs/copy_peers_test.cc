@@ -142,7 +142,7 @@ std::vector<std::byte> file_of(std::uint64_t size, const std::string& name = "x"
   return Entry{.id = 1, .mode = 0644, .size = size, .name = name}.encode();
 }
 
-TEST_F(CopyPeers, OthersAreRefused) {
+TEST_F(CopyPeers, OtherProgramsAreRefused) {
   auto version = greeting();
   version[4] = std::byte{9};
   const auto nothing = [](RDMAStream&, FrameWriter&) {};
@@ -170,7 +170,7 @@ TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
   EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 4"));
 }
 
-TEST_F(CopyPeers, TheFirstThingIsAJob) {
+TEST_F(CopyPeers, TheFirstFrameMustBeAJob) {
   const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload) {
     return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
   };
@@ -209,7 +209,7 @@ TEST_F(CopyPeers, AFrameStaysInItsBlock) {
   EXPECT_THAT(said, HasSubstr("sends what is no frame"));
 }
 
-TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
+TEST_F(CopyPeers, MoreDataThanAnnouncedIsRefused) {
   for (const auto& [talk, why] : std::vector<std::pair<Talk, const char*>>{
            {[](FrameWriter& w) { put_data(w, 0, 11); }, "sends 11 bytes at 0 of a file of 10"},
            {[](FrameWriter& w) { put_data(w, 5, 2); }, "sends 2 bytes at 5 of a file of 10"},
@@ -234,7 +234,7 @@ TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
   }
 }
 
-TEST_F(CopyPeers, NamesLeadNowhere) {
+TEST_F(CopyPeers, NamesCannotLeaveTheirFolder) {
   for (const char* name : {"..", "../x", "/etc/x", "a/b"}) {
     const std::string said = say(port, [&](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, name)); });
     EXPECT_THAT(said, HasSubstr("sends a name that is none")) << name;
@@ -288,7 +288,7 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
   }
 }
 
-TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
+TEST_F(CopyPeers, ClientsOfOneAddressAreLimited) {
   std::vector<std::unique_ptr<Forged>> guests;
   std::string said;
   for (int i = 0; i < 100 && said.empty(); ++i) {
@@ -307,7 +307,7 @@ bool is_aligned(std::span<const std::byte> data) {
   return reinterpret_cast<std::uintptr_t>(data.data()) % kDataAlignment == 0;
 }
 
-TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
+TEST_F(CopyPeers, DataMustBeAligned) {
   std::ofstream(top / "root/first") << std::string(100, 'x');
   std::ofstream(top / "root/second") << 'y';
   Forged forged(port, greeting());
@@ -336,7 +336,7 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
   EXPECT_THAT(sizes, testing::ElementsAre(100, 1));
 }
 
-TEST_F(CopyPeers, NoMoreComesThanASourceEach) {
+TEST_F(CopyPeers, AtMostOnePathForEachSourceIsAccepted) {
   const auto two_files = [](FrameWriter& writer) {
     for (const char* name : {"x", "y"}) {
       put(writer, FrameKind::kFile, file_of(0, name));
@@ -351,7 +351,7 @@ TEST_F(CopyPeers, NoMoreComesThanASourceEach) {
   EXPECT_THAT(say(port, nothing), HasSubstr("leaves out what was asked for"));
 }
 
-TEST_F(CopyPeers, OnlyWhatWasAskedForComes) {
+TEST_F(CopyPeers, OnlyRequestedFilesAreAccepted) {
   const auto entry_of = [](const char* target = "") { return Entry{.id = 1, .name = "x", .target = target}.encode(); };
   const auto directory = [&](FrameWriter& writer) { put(writer, FrameKind::kDirectory, entry_of()); };
   const auto link = [&](FrameWriter& writer) { put(writer, FrameKind::kLink, entry_of("/etc")); };
@@ -449,7 +449,7 @@ struct CopyFromOthers : CopyPeers {
   std::vector<std::string> failures;
 };
 
-TEST_F(CopyFromOthers, OnlyNamesThatWereAskedForAreTaken) {
+TEST_F(CopyFromOthers, OnlyRequestedNamesAreAccepted) {
   using testing::UnorderedElementsAre;
   const auto sends = [](const std::vector<std::string>& names) {
     return [names](FrameWriter& writer) {
@@ -486,7 +486,7 @@ TEST_F(CopyFromOthers, ADestinationThatIsANameTakesOneFile) {
   EXPECT_THAT(got(), testing::IsSubsetOf({"name"}));
 }
 
-TEST_F(CopyFromOthers, OnlyKindsThatWereAskedForAreTaken) {
+TEST_F(CopyFromOthers, OnlyRequestedKindsAreAccepted) {
   const auto directory = [](const std::string& name) {
     return [name](FrameWriter& writer) {
       put(writer, FrameKind::kDirectory, Entry{.id = 1, .mode = 0755, .name = name}.encode());
@@ -509,7 +509,7 @@ TEST_F(CopyFromOthers, OnlyKindsThatWereAskedForAreTaken) {
 }
 
 /// A server that receives hashes of local files could find out their contents.
-TEST_F(CopyFromOthers, HashesAreToldOnlyToCompare) {
+TEST_F(CopyFromOthers, HashesAreSentOnlyForComparison) {
   std::ofstream(top / "got/wanted") << "secret";
   const auto asking = [](FrameWriter& writer) {
     put(writer, FrameKind::kFile, Entry{.id = 1, .mode = 0644, .size = 1, .asks = true, .name = "wanted"}.encode());
@@ -519,7 +519,7 @@ TEST_F(CopyFromOthers, HashesAreToldOnlyToCompare) {
   EXPECT_THAT(got(), testing::ElementsAre("wanted"));
 }
 
-TEST_F(CopyFromOthers, NothingIsLeftOutWithoutAWord) {
+TEST_F(CopyFromOthers, OmittedFilesAreReported) {
   const auto nothing = [](FrameWriter& writer) { put(writer, FrameKind::kEnd); };
   const auto given_up = [](FrameWriter& writer) {
     put_file(writer, "wanted", FileEnd::State::kGivenUp);
@@ -537,7 +537,7 @@ TEST_F(CopyFromOthers, NothingIsLeftOutWithoutAWord) {
 }
 
 /// In a push, the client compares the server's report of written data with the data that it has sent.
-TEST_F(CopyFromOthers, AResultIsWhatWasSent) {
+TEST_F(CopyFromOthers, AResultMustMatchTheSentData) {
   const auto push = [&](const Counts& claimed) {
     ForgedServer server([&](FrameWriter& writer) { put(writer, FrameKind::kResult, claimed.encode()); });
     std::ofstream(top / "file") << "hello";
@@ -592,7 +592,7 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
   EXPECT_LT(peak_bytes(), before + 2 * Have::kMaxBlock);
 }
 
-TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
+TEST_F(CopyPeers, AClientMayDisconnectWithoutNotice) {
   Forged forged(port, greeting());
   EXPECT_TRUE(forged.connect().has_value());
 }

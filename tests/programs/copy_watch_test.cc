@@ -68,7 +68,7 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-TEST(CopyStallClock, CountsWhatPassesWithoutAnything) {
+TEST(CopyStallClock, CountsTimeWithoutProgress) {
   const StallClock::TimePoint begin{};
   StallClock clock(milliseconds(400), milliseconds(100), begin);
   for (int i = 1; i <= 3; ++i) EXPECT_FALSE(clock.step(begin + i * milliseconds(100), false));
@@ -90,7 +90,7 @@ TEST(CopyStallClock, MayHaveNoLimit) {
   for (int i = 1; i <= 100; ++i) EXPECT_FALSE(clock.step(begin + i * milliseconds(100), false));
 }
 
-TEST(CopySeats, AreHalfForOneAddress) {
+TEST(CopySeats, AreAtMostHalfForOneAddress) {
   Seats seats(4);
   EXPECT_TRUE(seats.take("a").ok());
   EXPECT_TRUE(seats.take("a").ok());
@@ -203,7 +203,7 @@ struct CopyWatch : testing::Test {
 constexpr milliseconds kShort{1000};
 constexpr const char* kStalled = "nothing was sent or taken for 1 s, and nobody was at work";
 
-TEST_F(CopyWatch, EndsClientsThatRest) {
+TEST_F(CopyWatch, EndsIdleClients) {
   serve(kShort);
   std::ofstream(top / "root/big") << std::string(16 << 20, 'x');
   Resting silent({"127.0.0.1", port});  // sends nothing at all
@@ -224,7 +224,7 @@ TEST_F(CopyWatch, EndsClientsThatRest) {
   EXPECT_EQ(push("127.0.0.1", kShort).message(), Status().message());
 }
 
-TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
+TEST_F(CopyWatch, EndsACopyFromAnIdleServer) {
   struct RestingServer : ActingSession<ServerSession> {
     RestingServer() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
     ~RestingServer() override { stop(); }
@@ -257,7 +257,7 @@ TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
 }
 
 /// The server's disk is stopped for longer than both limits, and later the client's own disk.
-TEST_F(CopyWatch, LeavesThoseAloneWhoAreAtWork) {
+TEST_F(CopyWatch, DoesNotEndWorkingPeers) {
   serve(kShort);
   const auto wait_for_words = [](Resting& hears) {  // a working server reports four times within the limit
     for (int i = 0; i < 6; ++i) ASSERT_TRUE(hears.endpoint.receive_message(in_time()).has_value());

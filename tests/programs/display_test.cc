@@ -33,7 +33,7 @@ TEST(Display, CutsBetweenCharacters) {
   }
 }
 
-TEST(Display, KnowsNoWidthOfFiles) {
+TEST(Display, AFileHasNoWidth) {
   EXPECT_EQ(terminal_columns(-1), 0U);
 }
 

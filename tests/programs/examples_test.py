@@ -147,7 +147,7 @@ class Examples(ProgramTest):
                          "^in order given up (in order|broken) lost$")
         self.assertIn("the disk is full", out)
 
-    def test_wrong_words_are_told_in_one_line(self):
+    def test_invalid_arguments_are_reported_in_one_line(self):
         for words, told in ((("--help",), "usage: "), (("a", "b"), "usage: "), (("host:0",), "its port is none of")):
             with self.subTest(words):
                 refused = self.run_program(os.path.join(BIN, "10_messages"), *words)

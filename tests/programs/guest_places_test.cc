@@ -60,7 +60,7 @@ TEST(GuestPlaces, AreLimitedForOneNetworkOfIpv6) {
   EXPECT_TRUE(places.admit("[fd00:0:0:1::3]:1", 1, now()).has_value());
 }
 
-TEST(GuestPlaces, AreLimitedInMemoryWithOneGuestThatHasMore) {
+TEST(GuestPlaces, AreLimitedInMemoryExceptForOneLargerGuest) {
   GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
   ASSERT_TRUE(places.admit("10.0.0.1:1", 40, now()).has_value());
   ASSERT_TRUE(places.admit("10.0.0.2:2", 40, now()).has_value());
@@ -100,7 +100,7 @@ struct ActiveGuests {
   GuestPlaces places;
 };
 
-TEST(GuestPlaces, OfAHostWithMoreThanItsShareAnActiveGuestMakesRoom) {
+TEST(GuestPlaces, AHostAboveItsShareLosesAnActiveGuest) {
   ActiveGuests active({.guests = 4, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(1000)});
   for (const char* address : {"10.0.0.2:1", "10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"}) active.add(address);
   active.time += milliseconds(999);
@@ -111,7 +111,7 @@ TEST(GuestPlaces, OfAHostWithMoreThanItsShareAnActiveGuestMakesRoom) {
   EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1")) << "the one that was there longest";
 }
 
-TEST(GuestPlaces, AHostHasNoMoreThanItsShareIfAnotherOneWouldThenHaveAsMuch) {
+TEST(GuestPlaces, AHostIsNotAboveItsShareIfAnotherWouldThenHaveTheSame) {
   ActiveGuests active({.guests = 2, .guests_of_a_host = 2, .shared_bytes = 100, .rest = milliseconds(1)});
   active.add("10.0.0.1:1");
   active.add("10.0.0.2:1");
@@ -121,7 +121,7 @@ TEST(GuestPlaces, AHostHasNoMoreThanItsShareIfAnotherOneWouldThenHaveAsMuch) {
   EXPECT_TRUE(active.dismissed.empty());
 }
 
-TEST(GuestPlaces, AHostWithMoreThanItsShareOfTheMemoryMakesRoom) {
+TEST(GuestPlaces, AHostAboveItsShareOfTheMemoryLosesAGuest) {
   ActiveGuests active({.guests = 9, .guests_of_a_host = 9, .shared_bytes = 100, .rest = milliseconds(1)});
   active.add("10.0.0.1:1", 25);
   active.add("10.0.0.1:2", 25);
@@ -133,7 +133,7 @@ TEST(GuestPlaces, AHostWithMoreThanItsShareOfTheMemoryMakesRoom) {
   EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1"));
 }
 
-TEST(GuestPlaces, AGuestWhoseTurnIsOverMakesRoomForAHostThatHasNone) {
+TEST(GuestPlaces, AGuestAtTheEndOfItsTurnIsReplacedByAHostWithoutPlaces) {
   ActiveGuests active({.guests = 1, .rest = milliseconds(1), .turn = hours(1)});
   active.add("10.0.0.1:1");
   active.guests.front()->set_working(true);
@@ -155,7 +155,7 @@ TEST(GuestPlaces, NeverHaveMoreMemoryThanTheMachine) {
   EXPECT_TRUE(places.admit("10.0.0.1:2", 1, now()).has_value());
 }
 
-TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
+TEST(GuestPlaces, AnIdleGuestLosesItsPlace) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
   auto first = places.admit("10.0.0.1:1", 1, now());
@@ -169,7 +169,7 @@ TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
   EXPECT_TRUE(places.explained(**first, {}).ok());
 }
 
-TEST(GuestPlaces, AGuestThatWorksStays) {
+TEST(GuestPlaces, AnActiveGuestKeepsItsPlace) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(1)});
   std::vector<std::string> dismissed;
   auto first = places.admit("10.0.0.1:1", 1, now());
@@ -183,7 +183,7 @@ TEST(GuestPlaces, AGuestThatWorksStays) {
 }
 
 /// Between two requests a client may compute, for a limited time.
-TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
+TEST(GuestPlaces, AGuestKeepsItsPlaceDuringItsPause) {
   using std::chrono::seconds;
   Deadline::Clock::time_point time{};
   GuestPlaces places({.guests = 1, .rest = seconds(1)}, [&time] { return time; });
@@ -205,7 +205,7 @@ TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
   EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.1:1"));
 }
 
-TEST(GuestPlaces, AGuestWhosePauseWasShorterThanRestRests) {
+TEST(GuestPlaces, AGuestWithAShortPauseIsIdleAfterTheIdleLimit) {
   Deadline::Clock::time_point time{};
   GuestPlaces places({.guests = 1, .rest = std::chrono::seconds(5)}, [&time] { return time; });
   std::vector<std::string> dismissed;
@@ -218,7 +218,7 @@ TEST(GuestPlaces, AGuestWhosePauseWasShorterThanRestRests) {
   EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
 }
 
-TEST(GuestPlaces, AGuestThatKeepsItsPlaceStaysAndOneThatWasDismissedCannot) {
+TEST(GuestPlaces, AGuestCanKeepItsPlaceUntilItIsDismissed) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
   const auto first = places.admit("10.0.0.1:1", 1, now()).value();
@@ -239,7 +239,7 @@ TEST(GuestPlaces, AGuestThatIsStillBeingConnectedStays) {
   EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
 }
 
-TEST(GuestPlaces, OfManyThatRestOnlyOneMakesRoom) {
+TEST(GuestPlaces, OnlyOneOfManyIdleGuestsLosesItsPlace) {
   GuestPlaces places({.guests = 3, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
   for (const char* address : {"10.0.0.1:1", "10.0.0.2:1", "10.0.0.2:2"}) {
@@ -252,7 +252,7 @@ TEST(GuestPlaces, OfManyThatRestOnlyOneMakesRoom) {
   EXPECT_THAT(dismissed.front(), testing::StartsWith("10.0.0.2:"));  // of the host with the most places
 }
 
-TEST(GuestPlaces, AHostThatHasAllItsPlacesLosesOneOfThem) {
+TEST(GuestPlaces, AHostWithAllPlacesLosesOneOfThem) {
   GuestPlaces places({.guests = 9, .guests_of_a_host = 1, .shared_bytes = 100, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
   for (const char* address : {"10.0.0.1:1", "10.0.0.2:1"}) {
@@ -264,7 +264,7 @@ TEST(GuestPlaces, AHostThatHasAllItsPlacesLosesOneOfThem) {
   EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.2:1"));
 }
 
-TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
+TEST(GuestPlaces, AnotherHostGetsThePlaceFirst) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   auto first = places.admit("10.0.0.1:1", 1, now());
   ASSERT_TRUE(first.has_value());
@@ -282,7 +282,7 @@ TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
   EXPECT_TRUE(same.get().has_value());
 }
 
-TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfTheseIsRefusedAndNotTheOneThatArrives) {
+TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfThemIsRefused) {
   std::size_t asked_below = 0;
   GuestPlaces places({.guests = 1, .waiting_of_a_host = 2, .rest = hours(1)}, Deadline::Clock::now,
                      [&](std::size_t below) {
@@ -310,7 +310,7 @@ TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfTheseIsRefusedAndNotTheOneThatArrives
   EXPECT_TRUE(third.get().has_value());
 }
 
-TEST(GuestPlaces, WhenTheServerEndsNobodyWaits) {
+TEST(GuestPlaces, TheEndOfTheServerEndsAllWaits) {
   GuestPlaces places({.guests = 1, .rest = hours(1)});
   ASSERT_TRUE(places.admit("10.0.0.1:1", 1, now()).has_value());
   auto waiting = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, Deadline::never()); });

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 const HostPace::Clock::time_point kPaceBegin{};
 
-TEST(HostPace, TellsOfEachHostOnceInAPeriod) {
+TEST(HostPace, ReportsEachHostOnceInAPeriod) {
   HostPace pace;
   const auto is_told = [&](const std::string& peer, std::chrono::milliseconds after) {
     return pace.line(peer, "x", kPaceBegin + after);
@@ -25,7 +25,7 @@ TEST(HostPace, TellsOfEachHostOnceInAPeriod) {
   EXPECT_EQ(pace.left_out(), "");
 }
 
-TEST(HostPace, TellsOfAHostAsOftenInAPeriodAsItIsTold) {
+TEST(HostPace, ReportsAHostUpToTheGivenNumberOfTimes) {
   HostPace pace(3);
   std::size_t lines = 0;
   for (int client = 0; client < 10; ++client) lines += pace.line("10.0.0.1:1", "x", kPaceBegin) ? 1 : 0;
@@ -38,7 +38,7 @@ std::string pace_host(std::size_t number) {
   return "10.0." + std::to_string(number / 250) + "." + std::to_string(number % 250) + ":1";
 }
 
-TEST(HostPace, IsBoundedWhateverTheNumberOfHosts) {
+TEST(HostPace, IsBoundedForAnyNumberOfHosts) {
   HostPace pace;
   std::size_t lines = 0;
   for (std::size_t host = 0; host < 1000; ++host) {
@@ -49,7 +49,7 @@ TEST(HostPace, IsBoundedWhateverTheNumberOfHosts) {
   EXPECT_EQ(pace.line("10.0.0.1:2", "x", kPaceBegin + HostPace::kPeriod), "x");
 }
 
-TEST(HostPace, AHostThatIsQuietLeavesItsLineToAnotherOne) {
+TEST(HostPace, AQuietHostIsReplacedByAnotherOne) {
   HostPace pace;
   for (std::size_t host = 0; host < HostPace::kMaxHosts; ++host) {
     for (int client = 0; client < 2; ++client) (void)pace.line(pace_host(host), "x", kPaceBegin);

@@ -144,7 +144,7 @@ class Verification(ProgramTest):
                                          "--inject-corruption"),
                         f"verification failed: {op} 100 ", r"byte 49 of \d+ is 0x\w\w and should be 0x\w\w")
 
-    def test_corruption_is_not_looked_for_without_being_asked(self):
+    def test_corruption_is_checked_only_on_request(self):
         self.assert_success(self.run_program(LAT_BW, *QUICK, "--ops=write", "--sizes=100", "--inject-corruption"))
 
 
@@ -267,7 +267,7 @@ class Deaths(ProgramTest):
                                              "--connect-timeout=5"))
         self.assertIsNone(server.process.poll())
 
-    def test_of_either_process_of_both(self):
+    def test_of_either_process_with_role_both(self):
         for whom in ("parent", "child", "parent by SIGTERM"):
             with self.subTest(whom):
                 both = self.start(LAT_BW, "--role=both", *ENDLESS, "--ops=write", "--tests=lat")

@@ -27,7 +27,7 @@ void expect_equal(const Summary& a, const Summary& b) {
   EXPECT_EQ(a.mean, b.mean);
 }
 
-TEST(LatencyHistogram, HasNothingToSayOfNothing) {
+TEST(LatencyHistogram, IsEmptyWithoutSamples) {
   const Summary summary = LatencyHistogram().summary();
   EXPECT_EQ(summary.count, 0U);
   EXPECT_EQ(summary.min, 0);
@@ -65,7 +65,7 @@ TEST(LatencyHistogram, IsRightToWithinItsBuckets) {
   EXPECT_NEAR(summary.p999, exact.p999, exact.p999 / 32);
 }
 
-TEST(LatencyHistogram, TakesTheLargestSampleThereIs) {
+TEST(LatencyHistogram, TakesTheLargestPossibleSample) {
   LatencyHistogram histogram;
   histogram.add(~std::uint64_t{0});
   EXPECT_EQ(histogram.summary().p50, static_cast<double>(~std::uint64_t{0}));
@@ -83,7 +83,7 @@ TEST(LatencyHistogram, AddsUp) {
   expect_equal(one.summary(), both.summary());
 }
 
-TEST(LatencyHistogram, TravelsWhole) {
+TEST(LatencyHistogram, IsDecodedAsItWasEncoded) {
   LatencyHistogram histogram;
   for (std::uint64_t i = 0; i < 5000; ++i) histogram.add(i * 977);
   const auto arrived = through_wire(histogram);
@@ -92,7 +92,7 @@ TEST(LatencyHistogram, TravelsWhole) {
   EXPECT_TRUE(through_wire(LatencyHistogram()).has_value());
 }
 
-TEST(LatencyHistogram, RefusesWhatIsCutShortOrOutOfRange) {
+TEST(LatencyHistogram, RefusesTruncatedAndInvalidData) {
   LatencyHistogram histogram;
   histogram.add(5);
   WireWriter writer;

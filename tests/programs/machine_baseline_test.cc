@@ -41,7 +41,7 @@ TEST(MachineBaseline, MeasuresWithTwoCpus) {
   EXPECT_EQ((*baseline)->copy(4096).alone, 0) << "nothing was measured at this size";
 }
 
-TEST(MachineBaseline, DoesWithoutASecondCpu) {
+TEST(MachineBaseline, WorksWithOneCpu) {
   const TickClock clock;
   auto baseline = MachineBaseline::create(clock, -1);
   ASSERT_TRUE(baseline.has_value()) << baseline.error().message();
@@ -53,7 +53,7 @@ TEST(MachineBaseline, DoesWithoutASecondCpu) {
   EXPECT_EQ((*baseline)->copy(4096).read_by_other, 0);
 }
 
-TEST(MachineBaseline, SaysThatACpuDoesNotExist) {
+TEST(MachineBaseline, ReportsAMissingCpu) {
   const TickClock clock;
   const auto baseline = MachineBaseline::create(clock, 1'000'000);
   ASSERT_FALSE(baseline.has_value());

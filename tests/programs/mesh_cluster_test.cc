@@ -31,16 +31,16 @@ TEST(Cluster, IsAListWithOrWithoutPorts) {
   EXPECT_THAT(texts(parse_cluster("10.0.0.1:1,10.0.0.1:2", 2020)), ElementsAre("10.0.0.1:1", "10.0.0.1:2"));
 }
 
-TEST(Cluster, CountsPortsUpWhereAHostIsNamedOftenWithoutOne) {
+TEST(Cluster, CountsPortsUpIfAHostIsRepeatedWithoutOne) {
   EXPECT_THAT(texts(parse_cluster("h1,h1,h2,h1", 2020)), ElementsAre("h1:2020", "h1:2021", "h2:2020", "h1:2022"));
 }
 
-TEST(Cluster, KnowsIpv6) {
+TEST(Cluster, ParsesIpv6) {
   EXPECT_THAT(texts(parse_cluster("[::1]:7,::1,[fd00::2],fe80::1%eth0", 2020)),
               ElementsAre("[::1]:7", "[::1]:2020", "[fd00::2]:2020", "[fe80::1%eth0]:2020"));
 }
 
-TEST(Cluster, SaysWhatIsWrong) {
+TEST(Cluster, ReportsErrors) {
   const auto why = [](const char* text) { return parse_cluster(text, 2020).error().context; };
   EXPECT_THAT(why("h1"), HasSubstr("is 1 node; a mesh has 2 to 1024"));
   EXPECT_THAT(why("h1,,h2"), HasSubstr("a host is missing"));
@@ -59,7 +59,7 @@ TEST(Cluster, SaysWhatIsWrong) {
   EXPECT_THAT(why(many.c_str()), HasSubstr("are 1025 nodes"));
 }
 
-TEST(Cluster, OfWhatCannotBePrintedIsRefused) {
+TEST(Cluster, UnprintableNamesAreRefused) {
   EXPECT_THAT(parse_cluster("h1,h\x1b[2J2", 2020).error().context,
               HasSubstr("\"h?[2J2\" is no node: a host has no character that cannot be printed"));
   EXPECT_THAT(parse_cluster("h1,h2:\x1b", 2020).error().context, HasSubstr("\"h2:?\" is no node: its port"));
@@ -69,13 +69,13 @@ TEST(Cluster, OfWhatCannotBePrintedIsRefused) {
                   .has_value());
 }
 
-TEST(HostFile, HasANodeALineAndComments) {
+TEST(HostFile, HasOneNodeOnEachLineAndComments) {
   EXPECT_THAT(texts(parse_host_file("# nodes\nh1\n\n  h2:77  # the second\nh3 slots=2\r\n", 2020)),
               ElementsAre("h1:2020", "h2:77", "h3:2020", "h3:2021"));
   EXPECT_THAT(texts(parse_host_file("\xEF\xBB\xBFh1\nh2\n", 2020)), ElementsAre("h1:2020", "h2:2020"));
 }
 
-TEST(HostFile, DoesNotTakeAListForOneHost) {
+TEST(HostFile, RefusesAListOnOneLine) {
   EXPECT_THAT(parse_host_file("h1,h2\nh3\n", 2020).error().context,
               HasSubstr("line 1: \"h1,h2\" is no node: a host has no commas"));
 }
@@ -110,7 +110,7 @@ HostBook book(std::set<std::string> here) {
                   });
 }
 
-TEST(Rank, IsThatOfTheOneLocalNode) {
+TEST(Rank, IsTheRankOfTheOnlyLocalNode) {
   const Cluster cluster = *parse_cluster("h1,h2,h3", 2020);
   HostBook second = book({"h2"});
   EXPECT_EQ(find_rank(cluster, second).value(), 1);
@@ -136,7 +136,7 @@ TEST(Local, IsThisMachineAndNoOther) {
   EXPECT_FALSE(local("203.0.113.1"));  // a documentation address
 }
 
-TEST(Listening, IsEverywhereWhereTheOwnNameStandsForTheLoopbackInterfaceAndOthersAreElsewhere) {
+TEST(Listening, IsOnAllAddressesIfTheOwnNameIsOnTheLoopbackInterface) {
   HostBook first = book({"h1"});
   EXPECT_TRUE(listens_everywhere(*parse_cluster("h1,h2", 2020), 0, first));
   HostBook both = book({"h1", "h2"});
@@ -144,7 +144,7 @@ TEST(Listening, IsEverywhereWhereTheOwnNameStandsForTheLoopbackInterfaceAndOther
   EXPECT_TRUE(listens_everywhere(*parse_cluster("h9,h2", 2020), 0, both)) << "it has no address that it knows";
 }
 
-TEST(HostBook, AsksForEachHostOnceAndForManyAtATimeUntilOneDeadline) {
+TEST(HostBook, ResolvesEachHostOnceInParallelUntilOneDeadline) {
   const Deadline by = Deadline::after(std::chrono::hours(1));
   std::mutex mutex;
   std::condition_variable changed;
@@ -189,7 +189,7 @@ Result<Cluster> hosts_of(const Variables& variables) {
   return find_hosts(environment_of(variables), job->value(), 2020);
 }
 
-TEST(JobEnvironment, IsNoneWhereNobodyLaunched) {
+TEST(JobEnvironment, IsEmptyWithoutALauncher) {
   EXPECT_FALSE(job_of({}).value().has_value());
   EXPECT_FALSE(job_of({{"SLURM_PROCID", "0"}}).value().has_value());
 }
@@ -206,7 +206,7 @@ TEST(JobEnvironment, OfSlurmHasRankAndHosts) {
   EXPECT_THAT(texts(hosts_of(kSlurm)), ElementsAre("n08:2020", "n09:2020", "n09:2021", "n10:2020", "login:2020"));
 }
 
-TEST(JobEnvironment, OfSlurmHasHostsWhereRanksFollowThem) {
+TEST(JobEnvironment, OfSlurmHasHostsIfRanksFollowThem) {
   Variables variables = kSlurm;
   for (const char* fitting : {"block", "block:cyclic", "block,NoPack", "*:block", ""}) {
     variables["SLURM_DISTRIBUTION"] = fitting;
@@ -232,7 +232,7 @@ TEST(JobEnvironment, OfMpirunOnOneMachineIsThatMachine) {
   EXPECT_THAT(texts(hosts_of(variables)), ElementsAre("127.0.0.1:2020", "127.0.0.1:2021", "127.0.0.1:2022"));
 }
 
-TEST(JobEnvironment, OfMpirunOnSeveralMachinesWantsAListUnlessSlurmHasIt) {
+TEST(JobEnvironment, OfMpirunOnSeveralMachinesNeedsAListUnlessSlurmHasIt) {
   Variables variables = {
       {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
   EXPECT_THAT(hosts_of(variables).error().context,
@@ -251,19 +251,19 @@ TEST(JobEnvironment, OfPmi) {
   EXPECT_THAT(hosts_of(variables).value(), SizeIs(2));
 }
 
-TEST(JobEnvironment, ThatMakesNoSenseIsRefused) {
+TEST(JobEnvironment, WithInvalidValuesIsRefused) {
   EXPECT_THAT(job_of({{"PMI_RANK", "two"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"two\""));
   EXPECT_THAT(job_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"2\""));
   EXPECT_FALSE(hosts_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-"}}).has_value());
 }
 
-TEST(JobEnvironment, OfWhatCannotBePrintedDoesNotSteerATerminal) {
+TEST(JobEnvironment, WithUnprintableValuesDoesNotSteerATerminal) {
   EXPECT_THAT(job_of({{"PMI_RANK", "\x1b[2J"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"?[2J\""));
   EXPECT_THAT(expand_host_list("n[\x1b]").error().context, HasSubstr("\"?\""));
 }
 
 // Each of them once caused a request for more memory than exists.
-TEST(JobEnvironment, OfMoreNodesThanAMeshHasIsRefused) {
+TEST(JobEnvironment, WithTooManyNodesIsRefused) {
   EXPECT_THAT(job_of({{"OMPI_COMM_WORLD_RANK", "0"},
                       {"OMPI_COMM_WORLD_SIZE", "2000000000"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2000000000"}})

@@ -142,7 +142,7 @@ class Runs(MeshTest):
         self.assertEqual(threads, {shards: threads[1] - 1 + min(shards, 4) for shards in threads})
         self.assertEqual(threads_for(), threads[4])
 
-    def test_without_looking_at_each_byte(self):
+    def test_without_verification(self):
         for op in OPS:
             with self.subTest(op):
                 self.assert_success(self.run_program(MESH, "--local=3", "--device=soft0", f"--op={op}", "--total=1M",
@@ -188,13 +188,13 @@ class Runs(MeshTest):
                 if name.endswith(".svg"):
                     xml.etree.ElementTree.fromstring(text)
 
-    def test_a_node_by_a_node(self):
+    def test_nodes_that_are_started_separately(self):
         nodes = self.start_cluster(3, "--total=100K", "--verify", f"--json={self.json}")
         for node in nodes:
             self.assert_success(node.finish())
         self.assert_exact(3, 100 << 10, "write", 4096)
 
-    def test_nodes_that_come_late(self):
+    def test_nodes_that_start_late(self):
         first = self.start_cluster(3, "--total=10K", start=[2])
         others = [self.start_node(0), self.start_node(1)]
         for node in first + others:
@@ -291,7 +291,7 @@ class Deaths(MeshTest):
             self.assertIn(f"pid {nodes[3].pid}", result[2])
         self.assertLess(time.monotonic() - killed, (self.NAMED_WITHIN + 1) * SLOW)
 
-    def test_killed_and_the_others_go_on(self):
+    def test_killed_and_the_others_continue(self):
         nodes = self.start_eight("--duration=4", "--on-failure=continue", f"--json={self.json}", "--verify", "--op=send")
         nodes[3].kill()
         killed = time.monotonic()
@@ -399,7 +399,7 @@ class Deaths(MeshTest):
         self.wait_for_traffic_of(victim)
         return program, victim
 
-    def test_a_killed_child_is_told(self):
+    def test_a_killed_child_is_reported(self):
         program, victim = self.start_with_victim(4, 2, "--duration=3")
         os.kill(victim, signal.SIGKILL)
         status, _, err = program.finish()
@@ -580,11 +580,11 @@ class Errors(MeshTest):
             port = other.getsockname()[1]
             self.assert_refused((([f"--cluster=127.0.0.1:{port},127.0.0.1:1", "--rank=0"], [str(port), "in use"]),))
 
-    def test_a_node_that_never_comes(self):
+    def test_a_node_that_never_starts(self):
         node, = self.start_cluster(2, "--connect-timeout=0.5", start=[0])
         self.assert_one_line(node.finish(), "node 0: node 1 ", "cannot connect to it", self.cluster.split(",")[1])
 
-    def test_a_node_that_wants_something_else_is_replaced(self):
+    def test_a_node_with_other_options_is_replaced(self):
         """Nodes with correct options wait for the correct node, whichever of the two connects first."""
         for _ in range(5):
             nodes = self.start_cluster(3, "--total=64K", "--connect-timeout=60", start=[0, 1])
@@ -599,7 +599,7 @@ class Errors(MeshTest):
                 status, out, err = node.finish()
                 self.assertEqual(status, 0, out + err)
 
-    def test_nodes_that_want_different_things(self):
+    def test_nodes_with_different_options(self):
         """With two nodes, neither can know which one has the wrong options."""
         first = self.start_cluster(2, "--total=1M", "--connect-timeout=3", start=[0])[0]
         self.flags = ("--total=2M", "--connect-timeout=3")
@@ -611,7 +611,7 @@ class Errors(MeshTest):
             self.assertRegex(err, "^mesh_comm_service: node .*--total=.*--total=.*start all nodes with the same")
             self.assertRegex(err.splitlines()[-1], "^mesh_comm_service: node .: node . .*is lost: cannot connect to it")
 
-    def test_an_unknown_client_is_no_matter(self):
+    def test_an_unknown_client_has_no_effect(self):
         """Waiting nodes refuse a node of another mesh, report it, and continue to wait."""
         first = self.start_cluster(2, "--total=4K", "--connect-timeout=60", start=[0])[0]
         mine = self.cluster

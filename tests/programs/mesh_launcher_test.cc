@@ -34,7 +34,7 @@ char state_of(pid_t pid) {
 }
 
 // Node 0 has reported its address, and is killed before node 1 has: the list of nodes cannot be sent to it.
-TEST(Launcher, SaysWhichNodeWasKilledWhileTheOthersStart) {
+TEST(Launcher, NamesTheNodeThatWasKilledWhileTheOthersStart) {
   std::array<int, 2> pipe_ends{};
   ASSERT_EQ(pipe(pipe_ends.data()), 0);
   const auto node = [&](int rank, const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
@@ -84,7 +84,7 @@ TEST(Launcher, PrintsTheSummaryLastAndAWarningOnce) {
 }
 
 // With SIGCHLD ignored the system does not keep exit statuses, so it is unknown whether all nodes succeeded.
-TEST(Launcher, EndsWhereTheEndOfChildrenIsNotKept) {
+TEST(Launcher, EndsIfTheSystemDoesNotKeepEndedChildren) {
   const auto kept = std::signal(SIGCHLD, SIG_IGN);
   const int outcome =
       run_local(2, [](int, const auto& find_cluster, const auto&) { return find_cluster(1).has_value() ? 0 : 1; });

@@ -30,7 +30,7 @@ NodeResult some_result() {
   return result;
 }
 
-TEST(Terms, NameWhatIsOutOfRange) {
+TEST(Terms, NameTheValueThatIsOutOfRange) {
   const auto why = [](auto change) {
     Terms terms = some_terms();
     change(terms);
@@ -44,7 +44,7 @@ TEST(Terms, NameWhatIsOutOfRange) {
   EXPECT_THAT(why([](Terms& terms) { terms.op = Operation::kFetchAdd; }), HasSubstr("--op"));
 }
 
-TEST(Terms, HaveTheLastMessageShorter) {
+TEST(Terms, HaveAShorterLastMessage) {
   const Terms terms = some_terms();
   EXPECT_EQ(length_of(terms, 0), 1000U);
   EXPECT_EQ(length_of(terms, 2), 500U);
@@ -56,7 +56,7 @@ TEST(Terms, HaveADepthThatFitsTheSize) {
   EXPECT_EQ(usual_depth(1 << 30), 2U);
 }
 
-TEST(Terms, AreCountedWhereTheTargetSeesThem) {
+TEST(Terms, AreCountedIfTheTargetSeesTheMessages) {
   Terms terms = some_terms();
   terms.verify = false;
   EXPECT_TRUE(terms.is_counted());
@@ -73,7 +73,7 @@ TEST(Ops, HaveNames) {
   EXPECT_THAT(parse_op("fetch_add").error().context, HasSubstr("send, write, write_imm and read"));
 }
 
-TEST(Introduction, TravelsWhole) {
+TEST(Introduction, IsDecodedAsItWasEncoded) {
   const Introduction sent{
       .rank = 3, .nodes = 8, .incarnation = 99, .terms = some_terms(), .running = true, .remaining_us = 5};
   const auto arrived = Introduction::decode(sent.encode());
@@ -98,7 +98,7 @@ TEST(Introduction, OfAnUnknownClientIsRefused) {
   EXPECT_EQ(Introduction::decode(Introduction{.rank = 0, .nodes = 8}.encode()).code(), Errc::kBadMessage);
 }
 
-TEST(Introduction, OfAnotherMeshIsRefusedWithBothSidesValues) {
+TEST(Introduction, OfAnotherMeshIsRefusedWithBothValues) {
   const Introduction self{.rank = 0, .nodes = 8, .terms = some_terms()};
   Introduction other{.rank = 1, .nodes = 8, .terms = some_terms()};
   EXPECT_TRUE(self.check_fits(other).ok());
@@ -112,7 +112,7 @@ TEST(Introduction, OfAnotherMeshIsRefusedWithBothSidesValues) {
   EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("both sides are node 0"));
 }
 
-TEST(Mail, TravelsWhole) {
+TEST(Mail, IsDecodedAsItWasEncoded) {
   for (const MailKind kind : {MailKind::kReady, MailKind::kFinished, MailKind::kChecked, MailKind::kResult,
                               MailKind::kOver, MailKind::kStop}) {
     const Mail sent{.kind = kind,
@@ -137,7 +137,7 @@ TEST(Mail, TravelsWhole) {
   }
 }
 
-TEST(Mail, ThatIsNoneIsRefused) {
+TEST(Mail, InvalidMailIsRefused) {
   const auto encoded = Mail{.kind = MailKind::kResult, .result = some_result()}.encode();
   for (std::size_t length = 0; length < encoded.size(); ++length) {
     EXPECT_EQ(Mail::decode(std::span(encoded).first(length)).code(), Errc::kBadMessage) << length;
@@ -156,7 +156,7 @@ TEST(Mail, CannotSteerATerminal) {
   EXPECT_EQ(arrived->text, "?[2J");
 }
 
-TEST(Notes, TravelWhole) {
+TEST(Notes, AreDecodedAsTheyWereEncoded) {
   std::array<std::byte, Link::kNoteBytes> bytes{};
   write_note(bytes, 0x0102030405060708, 42);
   EXPECT_EQ(bytes[0], std::byte{8});

@@ -59,13 +59,13 @@ TEST(NodeResult, IsAsFairAsItsSlowestPeer) {
   EXPECT_DOUBLE_EQ(node.fairness(), 0.25);
 }
 
-TEST(Matrix, HasARowForEachNodeAndZeroForWhatIsNotKnown) {
+TEST(Matrix, HasARowForEachNodeAndZeroForUnknownValues) {
   EXPECT_THAT(rate_matrix(some_results(), 3),
               ElementsAre(ElementsAre(0, 1.0, 1.5), ElementsAre(0, 0, 0), ElementsAre(2.0, 0, 0)));
   EXPECT_THAT(missing_ranks(some_results(), 3), ElementsAre(1));
 }
 
-TEST(Matrix, IgnoresRanksThatThereAreNot) {
+TEST(Matrix, IgnoresUnknownRanks) {
   EXPECT_THAT(rate_matrix(some_results(), 2), ElementsAre(ElementsAre(0, 1.0), ElementsAre(0, 0)));
 }
 
@@ -76,7 +76,7 @@ TEST(NodeReport, HasALineForEachPeerAndTheirSum) {
   EXPECT_THAT(text, testing::ContainsRegex("\nall +40 +4000 +40 +2\\.000"));
 }
 
-TEST(MeshReport, HasTheMatrixTheSumsAndWhoIsMissing) {
+TEST(MeshReport, HasTheMatrixTheSumsAndTheMissingNodes) {
   const std::string text = mesh_report(head_of(3), some_results());
   EXPECT_THAT(text, testing::ContainsRegex("\n0 +- +1\\.000 +1\\.500\n1 +0 +- +0\n2 +2\\.000 +0 +-\n"));
   EXPECT_THAT(text, HasSubstr("6000 bytes in 60 messages, 3.000 GB/s"));
@@ -110,7 +110,7 @@ TEST(MeshReport, FitsATerminal) {
   }
 }
 
-TEST(MeshReport, HasPercentilesOfWhatThereIsEnoughOf) {
+TEST(MeshReport, HasPercentilesIfTheSamplesSuffice) {
   std::vector<NodeResult> results = some_results();
   for (int i = 0; i < 99; ++i) results[0].latency_ns.add(2000);
   EXPECT_THAT(mesh_report(head_of(3), results), HasSubstr("latency (us) p50 2.000, p99 -, p99.9 -, max 2.000;"));
@@ -118,7 +118,7 @@ TEST(MeshReport, HasPercentilesOfWhatThereIsEnoughOf) {
   EXPECT_THAT(mesh_report(head_of(3), results), HasSubstr("latency (us) p50 2.000, p99 2.000, p99.9 -, max 2.000;"));
 }
 
-TEST(MeshJson, HasAllOfIt) {
+TEST(MeshJson, ContainsAllFigures) {
   const auto json = nlohmann::json::parse(mesh_json(head_of(3), some_results()));
   EXPECT_EQ(json["op"], "send");
   EXPECT_EQ(json["bytes"], 6000);
@@ -191,7 +191,7 @@ TEST(HeatMap, HasLinesThatFitItsWidth) {
   }
 }
 
-TEST(HeatMap, IsAPageWhereTheFileIs) {
+TEST(HeatMap, IsAPageIfTheFileIsHtml) {
   const Matrix matrix = rate_matrix(some_results(), 3);
   EXPECT_THAT(heat_map_for("a.html", head_of(3), matrix), HasSubstr("<!DOCTYPE html>"));
   EXPECT_THAT(heat_map_for("a.svg", head_of(3), matrix), Not(HasSubstr("DOCTYPE")));

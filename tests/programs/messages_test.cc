@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Messages, TravelWhole) {
+TEST(Messages, AreDecodedAsTheyWereEncoded) {
   const auto reply = unpack<Reply>(pack(Reply{.device = "soft0 port 1", .cpu = 1}));
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(reply->device, "soft0 port 1");

@@ -30,7 +30,7 @@ TEST(PendingHandshakes, EachNodeHasOnePlace) {
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:4"), "");
 }
 
-TEST(PendingHandshakes, OneThatRestsGivesItsPlaceToANewerOne) {
+TEST(PendingHandshakes, AnIdleOneGivesItsPlaceToANewerOne) {
   PendingHandshakes pending;
   (void)enter(pending, 1, kOther);
   EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience - 1ms), "busy");
@@ -40,7 +40,7 @@ TEST(PendingHandshakes, OneThatRestsGivesItsPlaceToANewerOne) {
 }
 
 /// Connections of another user on the node's own host use all places and are opened again as soon as they are ended.
-TEST(PendingHandshakes, ANodeGetsInAmongManyOfItsOwnHost) {
+TEST(PendingHandshakes, ANodeIsAcceptedAmongManyOfItsOwnHost) {
   constexpr int kMany = 32;
   PendingHandshakes pending;
   pending.know_host("10.0.0.2");
@@ -78,7 +78,7 @@ TEST(PendingHandshakes, WaitInTheOrderOfTheirArrival) {
   EXPECT_EQ(enter(pending, 1, "10.0.0.2:3", kStart + PendingHandshakes::kPatience), "10.0.0.2:2");
 }
 
-TEST(PendingHandshakes, HoldAsMuchMemoryAsOneOrABound) {
+TEST(PendingHandshakes, TheirNumberIsLimitedByMemoryAndIsAtLeastOne) {
   EXPECT_EQ(PendingHandshakes::places_for(1), PendingHandshakes::kMaxPlaces);
   EXPECT_EQ(PendingHandshakes::places_for(PendingHandshakes::kMaxBytes / 3), 3U);
   EXPECT_EQ(PendingHandshakes::places_for(PendingHandshakes::kMaxBytes * 3), 1U);
@@ -96,7 +96,7 @@ TEST(PendingHandshakes, HostsOfTheMeshComeFirst) {
   }
 }
 
-TEST(PendingHandshakes, KnowAddressesOfEitherFamily) {
+TEST(PendingHandshakes, AcceptAddressesOfBothFamilies) {
   PendingHandshakes pending;
   pending.know_host("[fe80::1%eth0]:2020");
   pending.know_host("2001:db8::7");

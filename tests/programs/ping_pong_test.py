@@ -68,7 +68,7 @@ class Runs(ProgramTest):
         self.assert_complete(self.assert_success(client), 64)
         self.assert_success(server.finish())
 
-    def test_one_sides_gid_type_is_followed_by_the_other(self):
+    def test_the_gid_type_of_one_end_is_used_by_both(self):
         for server_type, client_type in (("v1", "auto"), ("auto", "v1")):
             with self.subTest(server=server_type, client=client_type):
                 server, port = self.start_server(PING_PONG, f"--gid-type={server_type}")
@@ -83,7 +83,7 @@ class Runs(ProgramTest):
                 self.assert_complete(self.assert_success(
                     self.run_program(PING_PONG, "--device=soft0", "--iterations=10", f"--pkey={key}")), 64)
 
-    def test_a_client_that_comes_before_its_server(self):
+    def test_a_client_that_starts_before_its_server(self):
         (port,) = hold_ports(self)
         client = self.start(PING_PONG, "--role=client", f"--port={port}", "--device=soft0")
         server = self.start(PING_PONG, "--role=server", f"--port={port}", "--device=soft0")
@@ -107,7 +107,7 @@ class Runs(ProgramTest):
         self.assert_success(client)
         self.assertEqual(server.finish()[0], 0)
 
-    def test_smaller_mtu_counts(self):
+    def test_the_smaller_mtu_is_used(self):
         server, port = self.start_server(PING_PONG, "--mtu=1024")
         out = self.assert_success(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"))
         self.assertIn("path MTU 1024", out)
@@ -154,7 +154,7 @@ class Frozen(ProgramTest):
         server.kill(signal.SIGSTOP)
         return server, client
 
-    def test_it_is_lost_after_the_time_that_was_given(self):
+    def test_it_is_lost_after_the_given_time(self):
         server, client = self.freeze("--silent-peer-after=3")
         self.assert_one_line(client.finish(), f"pid {server.pid}", "silent for [3-9] s")  # not the default of 10 s
 
@@ -191,7 +191,7 @@ class Errors(ConnectionErrors):
                      "(default 2020)"):
             self.assertIn(text, out)
 
-    def test_device_that_is_picked_is_named_in_a_warning(self):
+    def test_a_warning_names_the_chosen_device(self):
         status, out, err = self.run_program(PING_PONG, "--iterations=1")
         self.assertEqual(status, 0, err)
         if "client  soft0" in out:

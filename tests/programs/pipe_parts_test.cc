@@ -38,7 +38,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 
 // Messages --------------------------------------------------------------------------------------------------------
 
-TEST(PipeTerms, GoThereAndBack) {
+TEST(PipeTerms, AreDecodedAsTheyWereEncoded) {
   for (const Terms& terms : {Terms{}, Terms{.block_bytes = 4096, .blocks = 2, .checksum = false, .size = 0},
                              Terms{.block_bytes = 4 << 20, .blocks = 256, .size = ~std::uint64_t{0}}}) {
     const auto decoded = Terms::decode(terms.encode());
@@ -58,7 +58,7 @@ TEST(PipeTerms, HaveBounds) {
               HasSubstr("17 blocks of 64M bytes: possible are 1G in all"));
 }
 
-TEST(PipeTerms, OfAnotherVersionSayBothVersions) {
+TEST(PipeTerms, OfAnotherVersionAreRefusedWithBothVersions) {
   auto bytes = Terms{}.encode();
   bytes[4] = std::byte{7};
   const auto terms = Terms::decode(bytes);
@@ -90,14 +90,14 @@ void distort(const std::vector<std::byte>& good) {
   }
 }
 
-TEST(PipeMessages, ThatAreDistortedAreRefused) {
+TEST(PipeMessages, InvalidMessagesAreRefused) {
   distort<Terms>(Terms{.size = 5}.encode());
   distort<Total>(Total{.bytes = 5, .checksum = 6}.encode());
   distort<Verdict>(Verdict{.failure = "no"}.encode());
   distort<Verdict>(Verdict{}.encode());
 }
 
-TEST(PipeMessages, GoThereAndBack) {
+TEST(PipeMessages, AreDecodedAsTheyWereEncoded) {
   for (const Total& total : {Total{}, Total{.bytes = 7, .checksum = 0}, Total{.bytes = 1, .checksum = ~0ULL}}) {
     EXPECT_EQ(Total::decode(total.encode()).value(), total);
   }
@@ -128,7 +128,7 @@ TEST(PipeChecksum, IsXxh3) {  // the value of xxhsum -H3
   EXPECT_EQ(Checksum(false).value(), std::nullopt);
 }
 
-TEST(PipeChecksum, SeesASwapOfTwoBlocks) {
+TEST(PipeChecksum, DetectsASwapOfTwoBlocks) {
   Checksum one(true);
   Checksum other(true);
   one.update(bytes_of("block one"));
@@ -154,7 +154,7 @@ TEST(PipeChecksumQueue, AddsInOrder) {
   }
 }
 
-TEST(PipeChecksumQueue, DropsWhatItKeepsWhereItComputes) {
+TEST(PipeChecksumQueue, DropsABlockInTheThreadThatComputes) {
   for (const auto way : {ChecksumQueue::Way::kAtOnce, ChecksumQueue::Way::kBeside}) {
     std::promise<std::thread::id> dropped;
     const auto drop = [&](const void*) { dropped.set_value(std::this_thread::get_id()); };
@@ -203,7 +203,7 @@ TEST_F(StandardStreams, InputGathersABlock) {
   EXPECT_EQ(all, 10'000U);
 }
 
-TEST_F(StandardStreams, InputGivesWhatThereIsAndWaitsForWhatIsNot) {
+TEST_F(StandardStreams, InputReturnsAvailableBytesAndWaitsForMore) {
   const auto input = Input::open(pipe.fds[0], wake.fd());
   ASSERT_EQ(::write(pipe.fds[1], "abc", 3), 3);
   std::array<std::byte, 100> room;
@@ -216,7 +216,7 @@ TEST_F(StandardStreams, InputGivesWhatThereIsAndWaitsForWhatIsNot) {
   EXPECT_EQ(waiting.get(), Errc::kStopped);
 }
 
-TEST_F(StandardStreams, InputKnowsWhatAFileHasLeft) {
+TEST_F(StandardStreams, InputReportsTheRestOfAFile) {
   FILE* const file = std::tmpfile();
   ASSERT_NE(file, nullptr);
   const int fd = ::fileno(file);
@@ -229,7 +229,7 @@ TEST_F(StandardStreams, InputKnowsWhatAFileHasLeft) {
   std::fclose(file);
 }
 
-TEST_F(StandardStreams, ThatAreNoneAreRefused) {
+TEST_F(StandardStreams, InvalidDescriptorsAreRefused) {
   EXPECT_EQ(Input::open(-1, wake.fd()).code(), std::errc::bad_file_descriptor);
   EXPECT_EQ(Output::open(-1, wake.fd(), false).code(), std::errc::bad_file_descriptor);
   EXPECT_THAT(check_open(-1, "standard input").message(), HasSubstr("standard input is not open"));
@@ -277,7 +277,7 @@ TEST_F(StandardStreams, OutputWritesAllToASocket) {
   ::close(fds[1]);
 }
 
-TEST_F(StandardStreams, OutputThatNobodyTakesIsWoken) {
+TEST_F(StandardStreams, AnOutputThatIsNotReadIsWoken) {
   const auto output = Output::open(pipe.fds[1], wake.fd(), false);
   auto writing =
       std::async(std::launch::async, [&] { return output->write(std::vector<std::byte>(3'000'000)).code(); });
@@ -285,7 +285,7 @@ TEST_F(StandardStreams, OutputThatNobodyTakesIsWoken) {
   EXPECT_EQ(writing.get(), Errc::kStopped);
 }
 
-TEST_F(StandardStreams, OutputSaysWhenItsReaderGoes) {
+TEST_F(StandardStreams, OutputReportsThatItsReaderHasGone) {
   auto output = Output::open(pipe.fds[1], wake.fd(), false);
   EXPECT_FALSE(output->reader_is_gone());
   pipe.close(0);
@@ -297,7 +297,7 @@ TEST_F(StandardStreams, OutputSaysWhenItsReaderGoes) {
 
 // Progress --------------------------------------------------------------------------------------------------------
 
-TEST(PipeProgress, SaysHowFarItIs) {
+TEST(PipeProgress, ShowsTheProgress) {
   EXPECT_EQ(progress_text(0, {}, 0), "0 B  0 B/s");
   EXPECT_EQ(progress_text(999, 0, 999), "999 B  999 B/s");
   EXPECT_EQ(progress_text(1'500'000'000, {}, 750e6), "1.500 GB  750.0 MB/s");
@@ -308,7 +308,7 @@ TEST(PipeProgress, SaysHowFarItIs) {
   EXPECT_EQ(progress_text(11, 10, 1), "11 B  1 B/s") << "the file has grown";
 }
 
-TEST(PipeProgress, SaysWhatItWas) {
+TEST(PipeProgress, ShowsTheTotal) {
   EXPECT_EQ(stats_text(2'000'000, 0.5, 0.25, 0.125, 0xabcU),
             "2000000 bytes in 0.500 s, 4.000 MB/s, processor 0.250 s user 0.125 s system, XXH3 0000000000000abc");
   EXPECT_THAT(stats_text(0, 0, 0, 0, {}), testing::EndsWith(", no checksum"));
@@ -379,7 +379,7 @@ TEST(HostText, IsAHostAndAPort) {
   }
 }
 
-TEST(HostText, IsReadForApplications) {
+TEST(HostText, IsAvailableToApplications) {
   EXPECT_EQ(HostPort::parse("node7:5")->to_text(), "node7:5");
   EXPECT_EQ(HostPort::parse("::1", 7)->to_text(), "[::1]:7");
   EXPECT_EQ(HostPort::parse("node7")->port, kDefaultPort);

@@ -136,7 +136,7 @@ TEST(PipeReceiver, ComparesTheChecksum) {
 
 /// A receiver that only forwards does not check the bytes. The receivers that write them do, and all programs of the
 /// chain get the result.
-TEST(PipeReceiver, LeavesTheChecksumToThoseBehindIt) {
+TEST(PipeReceiver, LeavesTheChecksumToTheReceiversBehindIt) {
   for (const bool right : {true, false}) {
     RunningReceiver last;
     RunningReceiver middle({{"127.0.0.1", last.port}});
@@ -159,7 +159,7 @@ TEST(PipeReceiver, ComparesTheNumberOfBytes) {
   EXPECT_THAT(receiver.says(), HasSubstr("5 bytes have come of 6"));
 }
 
-TEST(PipeReceiver, WantsTheChecksumThatWasPromised) {
+TEST(PipeReceiver, RequiresTheAnnouncedChecksum) {
   RunningReceiver receiver;
   ForgedSender sender(receiver.port, Terms{}.encode());
   sender.open();
@@ -167,7 +167,7 @@ TEST(PipeReceiver, WantsTheChecksumThatWasPromised) {
   EXPECT_FALSE(receiver.outcome.get().ok());
 }
 
-TEST(PipeReceiver, RefusesOthersAndGoesOnWaiting) {
+TEST(PipeReceiver, RefusesOtherProgramsAndContinuesToWait) {
   RunningReceiver receiver;
   auto version = Terms{}.encode();
   version[4] = std::byte{9};
@@ -189,7 +189,7 @@ TEST(PipeReceiver, RefusesOthersAndGoesOnWaiting) {
   EXPECT_EQ(receiver.says(), "ok");
 }
 
-TEST(PipeReceiver, SaysThatTheSenderLeftEarly) {
+TEST(PipeReceiver, ReportsThatTheSenderLeftEarly) {
   {
     RunningReceiver receiver;
     ForgedSender sender(receiver.port, Terms{}.encode());
@@ -223,7 +223,7 @@ void connect_in_turn(std::optional<ForgedSender>& sender, std::uint16_t port) {
   }
 }
 
-TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
+TEST(PipeReceiver, WaitsForTheNextSenderIfOneLeavesBeforeItSends) {
   RunningReceiver receiver;
   std::optional<ForgedSender> sender;
   connect_in_turn(sender, receiver.port);  // disconnects before a stream is open
@@ -237,7 +237,7 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
   EXPECT_EQ(receiver.says(), "ok");
 }
 
-TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFillItsOutput) {
+TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFloodItsOutput) {
   constexpr std::size_t kManySenders = 40;
   testing::internal::CaptureStderr();
   {
@@ -274,7 +274,7 @@ void expect_the_next_is_served(RunningReceiver& receiver, std::optional<ForgedSe
 }
 
 /// The next receivers of a chain are not affected by senders that send nothing.
-TEST(PipeReceiver, PassesOnTheNextSendersBytesWhereOneLeavesBefore) {
+TEST(PipeReceiver, ForwardsTheNextSendersBytesIfOneLeavesBefore) {
   RunningReceiver last;
   RunningReceiver middle({{"127.0.0.1", last.port}});
   std::optional<ForgedSender> sender;
@@ -286,7 +286,7 @@ TEST(PipeReceiver, PassesOnTheNextSendersBytesWhereOneLeavesBefore) {
   EXPECT_EQ(last.says(), "ok");
 }
 
-TEST(PipeReceiver, WaitsForTheNextWhereOneSendsNoStream) {
+TEST(PipeReceiver, WaitsForTheNextSenderIfOneSendsNoStream) {
   RunningReceiver last;
   RunningReceiver middle({{"127.0.0.1", last.port}});
   std::optional<ForgedSender> sender;
@@ -303,7 +303,7 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneSendsNoStream) {
   EXPECT_EQ(last.says(), "ok");
 }
 
-TEST(PipeReceiver, WaitsForTheNextWhereOneOpensNoStream) {
+TEST(PipeReceiver, WaitsForTheNextSenderIfOneOpensNoStream) {
   RunningReceiver receiver({}, std::chrono::seconds(2));
   std::optional<ForgedSender> sender;
   connect_in_turn(sender, receiver.port);
@@ -311,7 +311,7 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneOpensNoStream) {
   expect_the_next_is_served(receiver, sender);
 }
 
-TEST(PipeReceiver, ASenderThatHasSentNothingGivesWayToOneThatWaits) {
+TEST(PipeReceiver, ASenderThatHasSentNothingIsReplacedByAWaitingOne) {
   RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
   ForgedSender resting(receiver.port, Terms{.checksum = false}.encode());
   resting.open();
@@ -320,7 +320,7 @@ TEST(PipeReceiver, ASenderThatHasSentNothingGivesWayToOneThatWaits) {
   EXPECT_FALSE(resting.endpoint.receive_message(soon()));
 }
 
-TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
+TEST(PipeReceiver, AReplacedSenderLearnsThatItMayRetry) {
   RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
   ForgedSender resting(receiver.port, Terms{.checksum = false}.encode());
   resting.open();
@@ -329,7 +329,7 @@ TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
   EXPECT_EQ(resting.endpoint.receive_message(soon()).code(), Errc::kServerBusy);
 }
 
-TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
+TEST(PipeReceiver, ASilentSenderDoesNotBlockItBeyondTheTimeout) {
   enum class Does { kNothing, kOpens, kEnds };
   for (const Does does : {Does::kNothing, Does::kOpens, Does::kEnds}) {
     SCOPED_TRACE(static_cast<int>(does));
@@ -360,7 +360,7 @@ struct StalledSender : ForgedSender {
   std::promise<void> go_on;
 };
 
-TEST(PipeReceiver, ASenderThatDoesNotFinishItsHandshakeGivesWayToOneThatWaits) {
+TEST(PipeReceiver, ASenderInAnUnfinishedHandshakeIsReplacedByAWaitingOne) {
   RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
   StalledSender stalled(receiver.port, Terms{}.encode());
   auto connecting = std::async(std::launch::async, [&] { return stalled.connect().has_value(); });
@@ -371,7 +371,7 @@ TEST(PipeReceiver, ASenderThatDoesNotFinishItsHandshakeGivesWayToOneThatWaits) {
   (void)connecting.get();  // the receiver's half of the barrier may have arrived before
 }
 
-TEST(PipeReceiver, ASenderThatHasSentAByteMayRest) {
+TEST(PipeReceiver, ASenderThatHasSentAByteMayBeIdle) {
   RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(0));
   ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
   sender.open();
@@ -450,7 +450,7 @@ TEST(PipeSender, SendsASmallBlockFirst) {
   EXPECT_THAT(receiver.blocks, testing::ElementsAre(4096, 512 << 10, (512 << 10) - 4096));
 }
 
-TEST(PipeSender, TriesAgainIfItsReceiverLetsAnotherSenderGoFirst) {
+TEST(PipeSender, RetriesIfItsReceiverServesAnotherSenderFirst) {
   ForgedReceiver receiver;
   EXPECT_TRUE(receiver.start().ok());
   auto serving = std::async(std::launch::async, [&] {
@@ -503,7 +503,7 @@ void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
   EXPECT_EQ(std::accumulate(receiver.blocks.begin(), receiver.blocks.end(), std::size_t{0}), bytes);
 }
 
-TEST(PipeSender, ComesBackWithItsFirstBlockIfItsReceiverLetAnotherSenderGoFirst) {
+TEST(PipeSender, SendsItsFirstBlockAgainIfAnotherSenderWasServedFirst) {
   for (const bool direct : {false, true}) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}}) expect_a_quiet_sender_comes_back(direct, bytes);
   }
@@ -535,7 +535,7 @@ struct TwoReceivers {
 };
 
 // A sender whose receiver has no data yet may be refused because another sender waits, and connecting may take long.
-TEST(PipeSender, SendsToThoseItIsConnectedToBeforeItConnectsToOthersAgain) {
+TEST(PipeSender, SendsToConnectedReceiversBeforeItReconnectsToOthers) {
   TwoReceivers both;
   std::promise<void> first_has_it;
   both.second.before_connection = [begun = first_has_it.get_future().share()] { begun.wait(); };
@@ -562,7 +562,7 @@ TEST(PipeSender, SendsToThoseItIsConnectedToBeforeItConnectsToOthersAgain) {
   EXPECT_THAT(both.second.blocks, testing::ElementsAre(100));
 }
 
-TEST(PipeSender, SendsNothingToAReceiverThatItReachesAgainIfItHasLostAnotherOneMeanwhile) {
+TEST(PipeSender, SendsNothingToAReconnectedReceiverIfAnotherOneWasLost) {
   TwoReceivers both;
   both.second.before_connection = [lost = both.over.get_future().share()] { lost.wait(); };
   auto store = BlockStore::create(both.outlets->device(), 4096, 2);
@@ -595,7 +595,7 @@ std::string sender_says(std::vector<std::byte> answer) {
   return sent.message();
 }
 
-TEST(PipeSender, BelievesTheVerdict) {
+TEST(PipeSender, ReportsTheResultOfTheReceiver) {
   EXPECT_EQ(sender_says(Verdict{}.encode()), "ok");
   EXPECT_THAT(sender_says(Verdict{.failure = "the dog ate it"}.encode()), HasSubstr("says: the dog ate it"));
   EXPECT_THAT(sender_says({std::byte{1}}), HasSubstr("the other side is no rdma_recv"));

@@ -35,7 +35,7 @@ TEST(ParseLists, TakeNamesInAnyOrder) {
   EXPECT_EQ(parse_buffers("roundrobin").value(), BufferUse::kRoundRobin);
 }
 
-TEST(ParseLists, NameWhatTheyDoNotKnow) {
+TEST(ParseLists, NameUnknownWords) {
   EXPECT_THAT(parse_ops("send,wriet").error().context, HasSubstr("\"wriet\" is none of send, write,"));
   EXPECT_THAT(parse_ops("").error().context, HasSubstr("\"\" is none of"));
   EXPECT_THAT(parse_ops("send,").error().context, HasSubstr("\"\" is none of"));
@@ -43,7 +43,7 @@ TEST(ParseLists, NameWhatTheyDoNotKnow) {
   EXPECT_THAT(parse_buffers("two").error().context, HasSubstr("one, roundrobin"));
 }
 
-TEST(Plan, HasTheCellsThatMakeSense) {
+TEST(Plan, HasTheValidCells) {
   Plan plan = some_plan();
   plan.ops = parse_ops("all").value();
   plan.tests = parse_tests("all").value();
@@ -70,7 +70,7 @@ TEST(Plan, MeasuresTheRateAtEightBytesOrTheSmallestSize) {
   EXPECT_EQ(plan.rate_bytes(), 64U);
 }
 
-TEST(Plan, RefusesWhatCannotBeMeasured) {
+TEST(Plan, RefusesImpossibleMeasurements) {
   const auto refusal = [](auto change) {
     Plan plan = some_plan();
     change(plan);
@@ -101,7 +101,7 @@ TEST(Plan, RefusesWhatCannotBeMeasured) {
               HasSubstr("nothing to measure"));
 }
 
-TEST(Plan, UsesMemoryInProportionToWhatIsMeasured) {
+TEST(Plan, UsesMemoryInProportionToItsSizes) {
   Plan plan = some_plan();
   EXPECT_EQ(plan.area_bytes(), 4096U);
   plan.sizes = {8U << 20};
@@ -113,7 +113,7 @@ TEST(Plan, UsesMemoryInProportionToWhatIsMeasured) {
   EXPECT_EQ(plan.blocks(1U << 30), 1U);
 }
 
-TEST(Plan, TravelsWhole) {
+TEST(Plan, IsDecodedAsItWasEncoded) {
   Plan plan = some_plan();
   plan.buffers = BufferUse::kRoundRobin;
   plan.verify = true;
@@ -130,7 +130,7 @@ TEST(Plan, TravelsWhole) {
   EXPECT_EQ(there->machine_id, "here");
 }
 
-TEST(Plan, IsRefusedWhereItIsNotWhole) {
+TEST(Plan, ATruncatedPlanIsRefused) {
   const auto bytes = pack(some_plan());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     const auto cut = unpack<Plan>(std::span(bytes).first(length));

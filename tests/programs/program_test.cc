@@ -15,7 +15,7 @@ TEST(ReasonText, NamesThisProgramsFlagsInsteadOfTheLibrarysOptions) {
       "one GID type (--gid-type, --gid-index), or --connector=cm");
 }
 
-TEST(ReasonText, EndsWithTheCodesOwnWordsUnlessThePeerHasGivenUp) {
+TEST(ReasonText, EndsWithTheTextOfTheCodeUnlessThePeerHasGivenUp) {
   EXPECT_EQ(reason_text(make_error(Errc::kTimeout, "no answer")), "no answer (timed out)");
   EXPECT_EQ(reason_text(make_error(Errc::kAborted, "the peer says: enough")), "the peer says: enough");
 }

@@ -258,7 +258,7 @@ class Runs(CopyTest):
         self.assert_copied(*sources, self.path("out/"))
         self.assertEqual(tree(self.path("out")), tree(self.path("root/in")))
 
-    def test_what_comes_later_replaces_what_came_before(self):
+    def test_later_sources_replace_earlier_ones(self):
         self.serve()
         for top in ("in/first", "in/second"):
             for number in range(200):
@@ -273,7 +273,7 @@ class Runs(CopyTest):
         self.assertEqual([name for name in names[:200] if self.content("root/folder/" + os.path.basename(name)) != self.content(name)],
                          [])
 
-    def test_modes_without_a_are_those_of_the_umask(self):
+    def test_modes_without_a_follow_the_umask(self):
         self.serve(umask=0o27)
         source = self.file("in/file", b"x")
         os.chmod(source, 0o4777)
@@ -322,7 +322,7 @@ class Runs(CopyTest):
                             if "-a" in more or name != "there":
                                 self.assertEqual(oct(modes[found]), oct(mode | sticky | inherited), found)
 
-    def test_a_default_acl_has_its_say_but_with_a(self):
+    def test_a_default_acl_applies_except_with_a(self):
         everything, none = 0xFFFFFFFF, 0
         # Version 2; rwx for the owner, r-x for the group, nothing for others. Source: acl(5), linux/posix_acl_xattr.h
         acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, rights, everything)
@@ -341,7 +341,7 @@ class Runs(CopyTest):
                 self.assert_copied("-a", source, f":{name}{mode:o}")
                 self.assertEqual(stat.S_IMODE(os.stat(self.path(f"root/{name}{mode:o}")).st_mode), mode)
 
-    def test_a_sparse_file_stays_one(self):
+    def test_a_sparse_file_stays_sparse(self):
         self.serve()
         source = self.path("in/sparse")
         with open(source, "wb") as file:
@@ -378,7 +378,7 @@ class Runs(CopyTest):
         self.assertEqual(sha(self.path("root/file")), sha(source))
         self.assertLess(os.stat(self.path("root/file")).st_blocks * 512, 5 * MIB)
 
-    def test_a_file_that_is_there_is_replaced_as_a_whole(self):
+    def test_an_existing_file_is_replaced_as_a_whole(self):
         self.serve()
         self.file("root/file", b"old" * 100000)
         with open(self.path("root/file"), "rb") as old:
@@ -386,7 +386,7 @@ class Runs(CopyTest):
             self.assertEqual(old.read(), b"old" * 100000, "who has it open keeps it")
         self.assertEqual(self.content("root/file"), b"new")
 
-    def test_delta_sends_what_differs(self):
+    def test_delta_sends_the_differences(self):
         self.serve()
         data = bytearray(self.random.randbytes(24 * MIB))
         source = self.file("in/file", data)
@@ -409,7 +409,7 @@ class Runs(CopyTest):
         self.assertEqual(result["bytes_sent"], len(data) - 10 * MIB)
         self.assertEqual(self.content("out/file"), data)
 
-    def test_delta_finds_what_was_moved(self):
+    def test_delta_finds_moved_data(self):
         self.serve()
         data = self.random.randbytes(10 * MIB)
         self.file("root/file", data)
@@ -433,7 +433,7 @@ class Runs(CopyTest):
             pieces.append(self.random.choice((old[begin:end], self.random.randbytes(self.random.choice((1, block, 70_000))), old[:end])))
         return b"".join(pieces) if kind == 2 else old[:place()] + pieces[0] + old[place():]
 
-    def test_delta_and_resume_of_what_was_made_from_the_old_file(self):
+    def test_delta_and_resume_of_files_made_from_the_old_ones(self):
         self.serve()
         for number in range(70):
             base = 4096 * self.random.randrange(16, 80)
@@ -467,7 +467,7 @@ class Runs(CopyTest):
         self.assert_copied("--delta", self.path("in/file"), ":file")
         self.assertEqual(self.content("root/file"), data[:MIB] + bytes(MIB) + data[2 * MIB:])
 
-    def test_resume_leaves_out_what_is_there(self):
+    def test_resume_skips_existing_data(self):
         self.serve()
         data = self.random.randbytes(5 * MIB)
         source = self.file("in/file", data)
@@ -485,7 +485,7 @@ class Runs(CopyTest):
         self.assertEqual(self.content("root/file"), data[:100] + bytes(5 * MIB - 100))
         self.assert_no_partials()
 
-    def test_what_an_earlier_copy_has_left_is_no_hindrance(self):
+    def test_a_partial_file_of_an_earlier_copy_is_replaced(self):
         self.serve()
         self.file("root/.file.rdma_copy-partial", b"left behind" * 1000)
         os.chmod(self.path("root/.file.rdma_copy-partial"), 0o444)
@@ -505,7 +505,7 @@ class Runs(CopyTest):
         self.assert_copied("-rn", ":tree", self.path("out"))
         self.assertEqual(os.listdir(self.path("out")), [])
 
-    def test_dry_run_finds_what_a_copy_would(self):
+    def test_dry_run_finds_the_errors_of_a_copy(self):
         self.serve()
         source = self.file("in/directory/name", b"x")
         os.makedirs(self.path("root/name"))
@@ -518,7 +518,7 @@ class Runs(CopyTest):
             self.assertEqual(results[0][0], 1)
             self.assertIn("cannot be written", results[0][2])
 
-    def test_the_same_is_left_alone(self):
+    def test_equal_files_are_not_copied(self):
         self.serve()
         data = self.random.randbytes(200_000)
         source, there = self.file("in/file", data), self.file("root/file", data)
@@ -610,14 +610,14 @@ class Runs(CopyTest):
                     if columns >= 79:
                         self.assertRegex(line, r"%, entry 1: .*B  .*B/s  \d+ %  0:\d\d left$")
 
-    def test_an_interrupted_copy_says_how_to_go_on(self):
+    def test_an_interrupted_copy_names_the_way_to_resume(self):
         self.serve()
         source = self.file("in/file", self.random.randbytes(3 * MIB))
         said = self.on_terminal("--bwlimit=1M", source, ":", after=lambda process: process.send_signal(signal.SIGINT),
                                 status=-signal.SIGINT)
         self.assertRegex(said, "rdma_copy: interrupted; the same command with --resume goes on with the file that was begun\r\n$")
 
-    def test_the_last_line_tells_the_truth(self):
+    def test_the_last_line_has_the_right_numbers(self):
         self.serve()
         data = self.random.randbytes(MIB)
         self.file("in/tree/file", data)
@@ -631,7 +631,7 @@ class Runs(CopyTest):
         self.assertRegex(self.on_terminal("--delta", self.path("in/tree/file"), ":tree/"),
                          rf"rdma_copy: 1 file, 1.049 MB \(4.096 kB sent\), {rest}\r\n")
 
-    def test_a_partial_file_of_another_user_is_not_gone_on_with(self):
+    def test_a_partial_file_of_another_user_is_not_continued(self):
         """A completed file would belong to that user. The partial file is kept, because this user may not delete it."""
         if os.geteuid() != 0:
             self.skipTest("only root may give files away")
@@ -649,7 +649,7 @@ class Runs(CopyTest):
         os.unlink(partial)
         self.assert_no_partials()
 
-    def test_a_server_keeps_nothing_of_clients_that_have_gone(self):
+    def test_a_server_keeps_nothing_of_former_clients(self):
         def threads_and_files():
             return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
         server = self.serve()
@@ -676,7 +676,7 @@ class Runs(CopyTest):
             self.assertEqual(self.content(f"root/{name}"), content)
         self.assert_ends_in_order(server)
 
-    def test_ports_and_hosts_as_they_are_written(self):
+    def test_forms_of_hosts_and_ports(self):
         self.serve("--listen=::")
         source = self.file("in/file", b"x")
         for number, word in enumerate((f"localhost:{self.port}:a", f"[::1]:{self.port}:b", f"127.0.0.1:{self.port}:c")):
@@ -776,11 +776,11 @@ class Safety(CopyTest):
         os.link(self.secret, self.path("root/.file.rdma_copy-partial"))
         self.assert_copied("--resume", self.path("in/file"), ":")
 
-    def test_links_that_stay_inside_are_fine(self):
+    def test_links_inside_the_root_are_followed(self):
         self.assert_copied(self.mine, ":inside/new")
         self.assertEqual(self.content("root/fine/new"), b"mine")
 
-    def test_what_is_no_file(self):
+    def test_special_files_are_refused(self):
         os.mkfifo(self.path("root/fifo"))
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(self.path("root/socket"))
@@ -895,7 +895,7 @@ class Broken(CopyTest):
         self.assert_ends_in_order(server)
         self.assert_one_line(pull.finish(20), "the server ends")
 
-    def test_a_client_that_dies_leaves_the_others_alone(self):
+    def test_a_client_that_dies_does_not_affect_the_others(self):
         source = self.big(8)
         server = self.serve()
         other = self.begin("--bwlimit=4M", source, ":other")
@@ -977,7 +977,7 @@ class Broken(CopyTest):
             self.assertEqual(tree(self.path("root/tree")), expected)
             self.assert_no_partials()
 
-    def test_a_root_that_is_another_directory_now(self):
+    def test_a_root_that_was_replaced(self):
         """Data that is written into a root that was moved away or mounted over would not be found."""
         source = self.file("in/file", b"x")
         self.file("root/there", b"x")
@@ -1025,18 +1025,18 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(left, ":y"), "has the name of an unfinished copy, and is not copied")
         self.assert_one_line(self.copy(self.path("in/tree/a"), ":.y.rdma_copy-partial"), "that is a name of unfinished copies")
 
-    def test_nobody_is_there(self):
+    def test_no_listener(self):
         (self.port,) = hold_ports(self)
         source = self.file("in/file", b"x")
         self.assert_one_line(self.copy("--connect-timeout=0.5", source, ":"), f"127.0.0.1:{self.port}")
         self.assert_one_line(self.copy("--connect-timeout=0.5", ":file", self.path("out")), f"127.0.0.1:{self.port}")
 
-    def test_somebody_else_is_there(self):
+    def test_a_server_of_another_program(self):
         server, self.port = self.start_server(PING_PONG, "--keep-serving")
         self.assert_one_line(self.copy(self.file("in/file", b"x"), ":"), "127.0.0.1|rdma_copy")
         server.end()
 
-    def test_somebody_else_comes(self):
+    def test_a_client_of_another_program(self):
         server = self.serve()
         self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={self.port}", "--device=soft0"),
                              "the other side is no rdma_copy")
@@ -1078,7 +1078,7 @@ class Errors(CopyTest):
         self.assertEqual(self.content("out/small"), b"small")
         self.assert_ends_in_order(server)
 
-    def test_a_pull_that_cannot_write_says_why(self):
+    def test_a_pull_that_cannot_write_names_the_reason(self):
         self.serve()
         self.file("root/big", self.random.randbytes(4 * MIB))
         self.file("root/small", b"x")
@@ -1101,7 +1101,7 @@ class Errors(CopyTest):
         self.assertEqual((status, len(err.splitlines())), (1, 1))
         self.assertLess(json.loads(out)["bytes_sent"], 64 * MIB)
 
-    def test_a_file_that_says_it_is_empty(self):
+    def test_a_file_that_reports_a_size_of_zero(self):
         self.serve()
         self.assert_one_line(self.copy("/proc/self/mem", ":"), '"/proc/self/mem": cannot be read .Input/output error')
         self.assert_one_line(self.copy("/proc/self/status", ":"), '"/proc/self/status": is not as long as it says')
@@ -1130,7 +1130,7 @@ class Errors(CopyTest):
                 self.assertEqual(stat.S_IMODE(os.stat(self.path("root/tree/deep")).st_mode), 0o555)
         self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
 
-    def test_a_closed_directory_is_opened_only_if_it_must_be(self):
+    def test_a_read_only_directory_is_made_writable_only_if_necessary(self):
         """If the server can write without a change of the mode, it keeps the mode. If killed, it has nothing to
         restore."""
         if os.geteuid() != 0:
@@ -1158,7 +1158,7 @@ class Errors(CopyTest):
         self.file("in/new/file", b"x")
         self.assert_one_line(self.copy("-r", self.path("in/new"), ":", **who), '"new": cannot be written: Permission denied')
 
-    def test_a_server_that_cannot_start_threads_goes_on(self):
+    def test_a_server_that_cannot_start_threads_continues(self):
         if os.geteuid() != 0:
             self.skipTest("only root has users to spare")
         nobody = 70_000 + os.getpid() % 10_000
@@ -1243,7 +1243,7 @@ class Errors(CopyTest):
                 self.assert_one_line(self.run_program(COPY, *words), re.escape(part))
         self.assert_one_line(self.run_program(COPY, "--serve", "--root=.", "--listen=203.0.113.9", "--device=soft0"), "203.0.113.9")
 
-    def test_who_listens(self):
+    def test_the_default_address_is_loopback(self):
         self.serve()
         with open("/proc/self/net/tcp", encoding="ascii") as file:
             local = [line.split()[1] for line in file.read().splitlines()[1:] if line.split()[3] == "0A"]
@@ -1274,7 +1274,7 @@ class SeveralHosts(CopyTest):
             self.assert_copied("-ra", ":tree", self.path("out"), **there)
         self.assertEqual(tree(self.path("out/tree"), times=True), tree(self.path("in/tree"), times=True))
 
-    def test_much_with_loss(self):
+    def test_many_files_with_loss(self):
         """Copies a GiB and 20,000 files with RDMACOMM_CONFORMANCE=full."""
         for number in range(20000 if FULL else 1000):
             self.file(f"in/tree/{number % 100}/Größe {number}\n", self.random.randbytes(self.random.randrange(3000)))

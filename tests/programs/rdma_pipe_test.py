@@ -223,7 +223,7 @@ class Runs(PipeTest):
         self.assert_fine(receiver)
         self.assertEqual(sha(self.written("out")), sha(data[5:]))
 
-    def test_the_receiver_may_come_later(self):
+    def test_the_receiver_may_start_later(self):
         (port,) = hold_ports(self)
         with self.file(b"late") as file:
             sender = self.send("localhost", f"--port={port}", stdin=file)
@@ -233,7 +233,7 @@ class Runs(PipeTest):
         self.assert_fine(receiver)
         self.assertEqual(self.written("out"), b"late")
 
-    def test_a_slow_producer_is_not_waited_for(self):
+    def test_bytes_of_a_slow_producer_are_sent_at_once(self):
         """Data is passed on at once, even single bytes."""
         receiver, port = self.recv()
         sender = self.send(port, stdin=subprocess.PIPE)
@@ -314,7 +314,7 @@ class Runs(PipeTest):
         for name in ("leaf0", "leaf1", "leaf2", "leaf3", "node0", "node1"):
             self.assertEqual(sha(self.written(name)), sha(data))
 
-    def test_a_hop_by_pipes(self):
+    def test_a_chain_of_two_programs_and_a_pipe(self):
         """The chain of RDMA cat: rdma_recv | rdma_send C."""
         data = self.random.randbytes(3 * MIB + 17)
         last, last_port = self.recv_to("out")
@@ -327,7 +327,7 @@ class Runs(PipeTest):
             self.assert_fine(pipe)
         self.assertEqual(sha(self.written("out")), sha(data))
 
-    def test_who_it_was(self):
+    def test_verbose_names_the_peer(self):
         receiver, port = self.recv()
         with self.file(b"x") as file:
             sender = self.send(port, "-v", stdin=file)
@@ -373,7 +373,7 @@ class Runs(PipeTest):
                 self.assert_fine(receiver)
 
 
-class FiveBugs(PipeTest):
+class Bugs(PipeTest):
     """Bugs of RDMA cat: it waited for more events than arrive; used one list of slices, or one buffer, for both
     directions; copied in the receive loop; did not overlap input and network. Runs also tests the first and the
     last."""
@@ -383,7 +383,7 @@ class FiveBugs(PipeTest):
             with self.subTest(blocks):
                 self.pass_through(os.urandom(blocks * 4096), ["--block=4K", "--depth=4"])
 
-    def test_lengths_and_data_of_a_hop_are_its_own(self):
+    def test_lengths_and_data_of_each_hop_are_independent(self):
         """Blocks of all lengths are received and sent at the same time. Their lengths and buffers are independent."""
         seed = random.randrange(1 << 32)
         with self.subTest(seed=seed):
@@ -481,12 +481,12 @@ class Ends(PipeTest):
                 self.assert_failed(receiver, f"pid {sender.pid}")
                 drain.join()
 
-    def test_the_sender_is_killed_while_nobody_reads(self):
+    def test_the_sender_is_killed_while_the_output_is_not_read(self):
         sender, receiver = self.flowing()
         sender.process.kill()
         self.assert_failed(receiver, f"pid {sender.pid}")
 
-    def test_the_reader_goes(self):
+    def test_the_reader_closes(self):
         for begin in (self.flowing, self.idle):
             with self.subTest(begin.__name__):
                 sender, receiver = begin()
@@ -494,7 +494,7 @@ class Ends(PipeTest):
                 self.assert_failed(receiver, "whoever reads standard output is gone")
                 self.assert_failed(sender, "whoever reads standard output is gone")
 
-    def test_the_reader_goes_before_there_is_a_sender(self):
+    def test_the_reader_closes_before_a_sender_connects(self):
         receiver, _ = self.recv()
         receiver.process.stdout.close()
         self.assert_failed(receiver, "whoever reads standard output is gone")
@@ -518,7 +518,7 @@ class Ends(PipeTest):
         self.assert_failed(receiver, for_all)
         self.assert_failed(sender, f"pid {receiver.pid}", for_all)
 
-    def test_where_one_receiver_fails_the_others_hear_why(self):
+    def test_if_one_receiver_fails_the_others_get_the_reason(self):
         """The line ends with the peer's reason. The general text of the error code is not added."""
         with open("/dev/full", "wb") as full:
             failing, port = self.recv(stdout=full)
@@ -529,7 +529,7 @@ class Ends(PipeTest):
         self.assert_failed(sender, "No space left on device")
         self.assert_failed(other, r"has lost another receiver: .*No space left on device\S*$")
 
-    def test_where_one_receiver_fails_a_chain_that_has_stopped_hears_why(self):
+    def test_if_one_receiver_fails_a_blocked_chain_gets_the_reason(self):
         last, port = self.recv()
         first, chain_port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
         failing, port = self.recv()
@@ -576,7 +576,7 @@ class Ends(PipeTest):
                 for pipe in chain.values():
                     self.assert_failed(pipe, f"pid {dead.pid}")
 
-    def test_a_chain_that_breaks_while_nothing_comes(self):
+    def test_a_chain_that_breaks_while_it_is_idle(self):
         for who in ("sender", "first", "last"):
             with self.subTest(who):
                 sender, first, last = self.idle_chain()
@@ -586,7 +586,7 @@ class Ends(PipeTest):
                 for pipe in chain.values():
                     self.assert_failed(pipe, f"pid {dead.pid}")
 
-    def test_the_reader_at_the_end_of_a_chain_goes(self):
+    def test_the_reader_at_the_end_of_a_chain_closes(self):
         last, port = self.recv()
         first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
         with open("/dev/zero", "rb") as zeroes:
@@ -596,7 +596,7 @@ class Ends(PipeTest):
         for pipe in (last, first, sender):
             self.assert_failed(pipe, "whoever reads standard output is gone")
 
-    def test_the_reader_at_the_end_of_a_chain_goes_while_nothing_comes(self):
+    def test_the_reader_at_the_end_of_a_chain_closes_while_it_is_idle(self):
         sender, first, last = self.idle_chain()
         last.process.stdout.close()
         for pipe in (last, first, sender):
@@ -614,7 +614,7 @@ class Ends(PipeTest):
         for receiver, _ in receivers:
             self.assert_failed(receiver, f"pid {dead.pid}")
 
-    def test_one_of_three_dies_and_the_others_go_on(self):
+    def test_one_of_three_dies_and_the_others_continue(self):
         receivers = [self.recv() for _ in range(3)]
         sender = self.send(*(port for _, port in receivers), "--on-failure=continue", stdin=subprocess.PIPE)
         sender.process.stdin.write(b"before")
@@ -678,22 +678,22 @@ class Errors(PipeTest):
             with self.subTest(arguments):
                 self.assert_one_line(self.refused(program, *arguments), *parts)
 
-    def test_nobody_comes(self):
+    def test_no_sender_connects(self):
         receiver, _ = self.recv("--timeout=0.2")
         self.assert_failed(receiver, r"no sender has sent anything within --timeout=0\.2 s")
 
-    def test_nobody_there(self):
+    def test_no_listener(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
             self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}", "--connect-timeout=0.5"), f"127.0.0.1:{port}")
 
-    def test_somebody_else_is_there(self):
+    def test_a_server_of_another_program(self):
         server, port = self.start_server(PING_PONG, "--keep-serving")
         self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "the client is no ping_pong_test")
         server.kill()
 
-    def test_somebody_else_comes(self):
+    def test_a_client_of_another_program(self):
         receiver, port = self.recv()
         self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"),
                              "the other side is no rdma_send")
@@ -724,7 +724,7 @@ class Errors(PipeTest):
             with self.subTest(closed):
                 self.assert_one_line(self.run_program("sh", "-c", program + " --device=soft0"), closed, "Bad file descriptor")
 
-    def test_the_next_of_a_chain_is_not_there(self):
+    def test_the_next_receiver_of_a_chain_is_missing(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             nobody = f"127.0.0.1:{probe.getsockname()[1]}"

@@ -122,7 +122,7 @@ Status play(const HostPort& server) {
   return outcome;
 }
 
-TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
+TEST(PingPongServer, IdleClientsTakeNoMemory) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(100));
   const auto unknown_clients = resting_players(8, server.port, 64 * kMiB);
@@ -135,7 +135,7 @@ TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-TEST(PingPongServer, ServesOthersBesideClientsThatRest) {
+TEST(PingPongServer, ServesOthersBesideIdleClients) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, std::chrono::hours(1));
   const auto unknown_clients = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
   EXPECT_EQ(connect_all(unknown_clients), unknown_clients.size());
@@ -154,7 +154,7 @@ TEST(PingPongServer, ServesAnotherHostWhile64ClientsOfOneHostWantPlaces) {
   EXPECT_LE(connecting.get(), 64U);
 }
 
-TEST(PingPongServer, AClientThatRestsGivesItsPlaceToOneOfTheSameHost) {
+TEST(PingPongServer, AnIdleClientGivesItsPlaceToOneOfTheSameHost) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
   const auto unknown_clients = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
   EXPECT_EQ(connect_all(unknown_clients), unknown_clients.size());
@@ -171,7 +171,7 @@ ConnectionFlags asking_once(std::uint16_t port) {
 }
 
 // The server gets no sign of activity from a client whose message is in flight.
-TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
+TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceWhileTheyAreSent) {
   constexpr std::uint64_t kLarge = 44 * kMiB;  // room for one such client
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(300));
@@ -192,7 +192,7 @@ TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTak
   EXPECT_FALSE(server.outcome.get().ok());
 }
 
-TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
+TEST(PingPongServer, AClientThatLeavesAtOnceDoesNotCountAsARun) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(connect_all(resting_players(1, server.port, 64)), 1u);
   EXPECT_TRUE(play({"127.0.0.1", server.port}).ok());
@@ -215,7 +215,7 @@ class SaidOnError {
   std::string text;
 };
 
-TEST(PingPongServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
+TEST(PingPongServer, ClientsThatLeaveAtOnceDoNotFloodItsOutput) {
   SaidOnError said;
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
   for (int i = 0; i < kManyClients; ++i) EXPECT_EQ(connect_all(resting_players(1, server.port, 64)), 1u);
@@ -227,7 +227,7 @@ TEST(PingPongServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
   EXPECT_THAT(said.text, testing::HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
 }
 
-TEST(PingPongServer, AClientThatAsksForAStepAgainIsRefused) {
+TEST(PingPongServer, AClientThatRepeatsAStepIsRefused) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1000));
   const auto client = std::make_unique<RestingClient>(server.port, ping_pong::Terms{.size = 64}.encode());
   const auto endpoint = client->connect();
@@ -277,7 +277,7 @@ std::unique_ptr<RestingClient> resting_measurer(std::uint16_t port) {
   return std::make_unique<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
 }
 
-TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
+TEST(BenchmarkServer, AClientWithoutOrdersIsReplaced) {
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
   const auto unknown = resting_measurer(server.port);
   EXPECT_TRUE(unknown->connect().has_value());
@@ -297,7 +297,7 @@ void order(const EndPoint& endpoint, bool to_its_end, std::uint32_t iterations =
   ASSERT_TRUE(endpoint.receive_message(soon()).has_value()) << "it reports";
 }
 
-TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
+TEST(BenchmarkServer, AClientThatOrdersOnceAndIsIdleIsReplaced) {
   benchmark::Plan plan = benchmark::short_plan();
   plan.tests = {benchmark::TestKind::kBw};
   for (const bool to_its_end : {true, false}) {
@@ -347,7 +347,7 @@ std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t 
 }
 
 // The server takes part in this measurement: it polls its memory for the client's first message.
-TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
+TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingIsReplaced) {
   for (const PollingMode polling : {PollingMode::kBusyPoll, PollingMode::kAdaptive}) {
     SCOPED_TRACE(static_cast<int>(polling));
     EXPECT_THAT(
@@ -358,7 +358,7 @@ TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
 }
 
 // The server takes part in this measurement, and sees no activity while a message is in flight.
-TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
+TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceWhileTheyAreSent) {
   benchmark::Plan plan = benchmark::short_plan();
   plan.tests = {benchmark::TestKind::kLat};
   plan.sizes = {32 * kMiB};
@@ -377,7 +377,7 @@ TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTa
 }
 
 // With this number of iterations it could be idle for three hours.
-TEST(BenchmarkServer, AClientsPlanIsNoPermissionToRestLongerThanTheServersBound) {
+TEST(BenchmarkServer, AClientsPlanDoesNotExtendTheServersIdleLimit) {
   const auto times = [](benchmark::ServerOptions options) {
     options.thinking = options.unseen = milliseconds(1);
     return options;
@@ -400,7 +400,7 @@ TEST(BenchmarkServer, DoesNotSpinForeverForAClientThatSendsNothing) {
 }
 
 // In these modes ServerSession::accept() does not return endpoints that have ended. Their places were lost forever.
-TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRunInAnyMode) {
+TEST(BenchmarkServer, AClientThatLeavesAtOnceDoesNotCountAsARunInAnyMode) {
   for (const ThreadMode threads : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerChannel}) {
     SCOPED_TRACE(static_cast<int>(threads));
     RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1), threads);
@@ -410,14 +410,14 @@ TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRunInAnyMode) {
   }
 }
 
-TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRun) {
+TEST(BenchmarkServer, AClientThatLeavesAtOnceDoesNotCountAsARun) {
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(resting_measurer(server.port)->connect().has_value());
   EXPECT_TRUE(measure({"127.0.0.1", server.port}).ok());
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-TEST(BenchmarkServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
+TEST(BenchmarkServer, ClientsThatLeaveAtOnceDoNotFloodItsOutput) {
   SaidOnError said;
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
   for (int i = 0; i < kManyClients; ++i) EXPECT_TRUE(resting_measurer(server.port)->connect().has_value());

@@ -55,7 +55,7 @@ class ResultFile : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(ResultFile, IsMadeAsTheUmaskSays) {
+TEST_F(ResultFile, HasThePermissionsOfTheUmask) {
   const mode_t before = ::umask(027);
   EXPECT_TRUE(replace_file(path("new"), "result").ok());
   ::umask(before);
@@ -72,7 +72,7 @@ TEST_F(ResultFile, KeepsItsPermissionsWhenItIsReplaced) {
   EXPECT_EQ(mode("old"), 0604U);
 }
 
-TEST_F(ResultFile, FollowsALinkOfTheUsersOwn) {
+TEST_F(ResultFile, FollowsALinkOfTheUser) {
   plant_link("link", ::geteuid());
   EXPECT_TRUE(replace_file(path("link"), "result").ok());
   EXPECT_EQ(read("secret"), "result");
@@ -80,7 +80,7 @@ TEST_F(ResultFile, FollowsALinkOfTheUsersOwn) {
 }
 
 // The name of the temporary file cannot be predicted from the process id.
-TEST_F(ResultFile, DoesNotUseNamesThatWerePlanted) {
+TEST_F(ResultFile, DoesNotUsePreparedTemporaryNames) {
   for (pid_t pid = ::getpid(); pid < ::getpid() + 50; ++pid) {
     plant_link("result.new." + std::to_string(pid), ::geteuid());
   }
@@ -90,7 +90,7 @@ TEST_F(ResultFile, DoesNotUseNamesThatWerePlanted) {
   EXPECT_FALSE(fs::is_symlink(path("result")));
 }
 
-TEST_F(ResultFile, LeavesALinkOfAnotherUserAlone) {
+TEST_F(ResultFile, DoesNotFollowALinkOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   plant_link("result", kNobody);
   for (const Status& outcome : {check_replaceable(path("result")), replace_file(path("result"), "result")}) {
@@ -101,7 +101,7 @@ TEST_F(ResultFile, LeavesALinkOfAnotherUserAlone) {
 }
 
 // If another user's link has the name at any time, it is never followed.
-TEST_F(ResultFile, LeavesALinkOfAnotherUserAloneThatComesAndGoes) {
+TEST_F(ResultFile, DoesNotFollowAnAlternatingLinkOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   write("result", "old");
   std::atomic<bool> over{false};
@@ -121,7 +121,7 @@ TEST_F(ResultFile, LeavesALinkOfAnotherUserAloneThatComesAndGoes) {
   EXPECT_EQ(read("secret"), "mine") << "after " << written << " results";
 }
 
-TEST_F(ResultFile, FollowsLinksFromWhereTheyAre) {
+TEST_F(ResultFile, FollowsRelativeLinksFromTheirFolder) {
   fs::create_directory(path("below"));
   fs::create_symlink("../secret", path("below/link"));
   fs::create_symlink("below/link", path("first"));
@@ -133,7 +133,7 @@ TEST_F(ResultFile, FollowsLinksFromWhereTheyAre) {
   EXPECT_EQ(replace_file(path("loop"), "result").code(), std::errc::too_many_symbolic_link_levels);
 }
 
-TEST_F(ResultFile, IsWrittenToWhatAnOpenDescriptorIs) {
+TEST_F(ResultFile, IsWrittenToAnOpenDescriptor) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   const std::string name = "/proc/self/fd/" + std::to_string(ends[1]);
@@ -146,7 +146,7 @@ TEST_F(ResultFile, IsWrittenToWhatAnOpenDescriptorIs) {
 }
 
 // As with `--json=/dev/stdout >>log`: neither the log's contents nor the file itself is lost.
-TEST_F(ResultFile, IsWrittenToAFileThatIsOpenBehindWhatItHas) {
+TEST_F(ResultFile, IsAppendedToAnOpenFile) {
   for (const int append : {O_APPEND, 0}) {
     write("log", append != 0 ? "former\n" : "");
     const int log = ::open(path("log").c_str(), O_WRONLY | append);
@@ -168,7 +168,7 @@ TEST_F(ResultFile, IsWrittenToAFileThatIsOpenBehindWhatItHas) {
   EXPECT_EQ(files(), 2U);
 }
 
-TEST_F(ResultFile, IsAddedToAFileThatOnlyAnotherProcessHasOpen) {
+TEST_F(ResultFile, IsAppendedToAFileThatOnlyAnotherProcessHasOpen) {
   write("log", "former\n");
   const int log = ::open(path("log").c_str(), O_WRONLY);
   const pid_t other = ::fork();
@@ -184,7 +184,7 @@ TEST_F(ResultFile, IsAddedToAFileThatOnlyAnotherProcessHasOpen) {
   EXPECT_EQ(read("log"), "former\nresult\n");
 }
 
-TEST_F(ResultFile, IsNotWrittenToADescriptorThatWasNotGivenForIt) {
+TEST_F(ResultFile, IsNotWrittenToAnUnrelatedDescriptor) {
   write("log", "former");
   const int read_only = ::open(path("log").c_str(), O_RDONLY);
   const int programs_own = ::open(path("log").c_str(), O_WRONLY | O_CLOEXEC);
@@ -200,7 +200,7 @@ TEST_F(ResultFile, IsNotWrittenToADescriptorThatWasNotGivenForIt) {
   for (const int each : {read_only, programs_own}) ::close(each);
 }
 
-TEST_F(ResultFile, WaitsForAPipeThatDoesNot) {
+TEST_F(ResultFile, WaitsForANonBlockingPipe) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
   const std::string text(1 << 20, 'x');
@@ -220,7 +220,7 @@ TEST_F(ResultFile, WaitsForAPipeThatDoesNot) {
 }
 
 // Opening it would wait for a reader, and that reader would get the result.
-TEST_F(ResultFile, LeavesAPipeOfAnotherUserAlone) {
+TEST_F(ResultFile, DoesNotWriteToAPipeOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   ASSERT_EQ(::mkfifo(path("result").c_str(), 0666), 0);
   ASSERT_EQ(::lchown(path("result").c_str(), kNobody, kNobody), 0);
@@ -228,7 +228,7 @@ TEST_F(ResultFile, LeavesAPipeOfAnotherUserAlone) {
   EXPECT_EQ(replace_file(path("result"), "result").code(), std::errc::operation_not_permitted);
 }
 
-TEST_F(ResultFile, DoesNotTakeThePermissionsOfAnotherUsersFile) {
+TEST_F(ResultFile, DoesNotCopyThePermissionsOfAnotherUsersFile) {
   if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
   write("result", "planted");
   ASSERT_EQ(::chmod(path("result").c_str(), 0666), 0);
@@ -239,7 +239,7 @@ TEST_F(ResultFile, DoesNotTakeThePermissionsOfAnotherUsersFile) {
   EXPECT_EQ(mode("result"), 0644U);
 }
 
-TEST_F(ResultFile, SaysWhyItCannotBeWrittenAndLeavesNothing) {
+TEST_F(ResultFile, AFailedWriteNamesTheReasonAndLeavesNothing) {
   EXPECT_EQ(replace_file("/dev/full", "result").code(), std::errc::no_space_on_device);
   EXPECT_EQ(replace_file(folder_, "result").code(), std::errc::is_a_directory);
   EXPECT_EQ(replace_file(path("none/result"), "result").code(), std::errc::no_such_file_or_directory);

@@ -17,7 +17,7 @@ TEST(ParseSize, TakesSuffixesOfEitherCase) {
   EXPECT_EQ(parse_size("2G").value(), 2ULL << 30);
 }
 
-TEST(ParseSize, QuotesWhatIsNoSize) {
+TEST(ParseSize, QuotesInvalidSizes) {
   for (const char* text : {"", "K", "-1", "4KB", "4 K", "0x10", "1e6", "4Q", "banana", "1.5K", " 4"}) {
     const auto size = parse_size(text);
     ASSERT_FALSE(size.has_value()) << text;
@@ -26,12 +26,12 @@ TEST(ParseSize, QuotesWhatIsNoSize) {
   }
 }
 
-TEST(ParseSize, WhatItQuotesCannotSteerATerminal) {
+TEST(ParseSize, QuotedTextCannotSteerATerminal) {
   EXPECT_THAT(parse_size("4\x1b[2J").error().context, HasSubstr("\"4?[2J\""));
   EXPECT_THAT(parse_sizes("1,4\n").error().context, HasSubstr("\"4?\""));
 }
 
-TEST(ParseSize, RefusesZeroAndWhatOverflows) {
+TEST(ParseSize, RefusesZeroAndOverflows) {
   EXPECT_THAT(parse_size("0").error().context, HasSubstr("smallest is 1 byte"));
   EXPECT_THAT(parse_size("0K").error().context, HasSubstr("smallest is 1 byte"));
   EXPECT_THAT(parse_size("18446744073709551616").error().context, HasSubstr("too large"));
@@ -40,7 +40,7 @@ TEST(ParseSize, RefusesZeroAndWhatOverflows) {
   EXPECT_EQ(parse_size("4294967296G").value(), std::uint64_t{1} << 62);
 }
 
-TEST(ParseSizes, ARangeIsItsPowersOfTwo) {
+TEST(ParseSizes, ARangeMeansItsPowersOfTwo) {
   EXPECT_THAT(parse_sizes("1:8").value(), ElementsAre(1, 2, 4, 8));
   EXPECT_THAT(parse_sizes("3:20").value(), ElementsAre(4, 8, 16));
   EXPECT_EQ(parse_sizes("1:8M").value().size(), 24U);

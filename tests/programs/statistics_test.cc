@@ -19,7 +19,7 @@ TEST(Percentile, IsTheNearestRank) {
   EXPECT_EQ(percentile(values, 100), 1000U);
 }
 
-TEST(Percentile, OfFewIsOneOfThem) {
+TEST(Percentile, OfFewSamplesIsOneOfThem) {
   const std::vector<std::uint64_t> one = {7};
   for (const double percent : {0.0, 50.0, 99.9, 100.0}) EXPECT_EQ(percentile(one, percent), 7U);
   const std::vector<std::uint64_t> two = {3, 9};
@@ -27,7 +27,7 @@ TEST(Percentile, OfFewIsOneOfThem) {
   EXPECT_EQ(percentile(two, 51), 9U);
 }
 
-TEST(Samples, AreSummarizedExactlyWhateverTheirOrder) {
+TEST(Samples, AreSummarizedExactlyInAnyOrder) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::vector<std::uint64_t> values(10'000);

@@ -91,7 +91,7 @@ class Streams(ProgramTest):
                         # Nodes of a mesh print the rest at any time, before or after the result.
                         self.assertRegex(text[:begin] + text[end:], r"^former\n(.+\n)")
 
-    def test_closed_streams_do_not_become_something_else(self):
+    def test_closed_streams_are_not_reused_for_other_files(self):
         """A log line would overwrite the library's data if it used the same descriptor number."""
         without_device = tuple(word for word in PLAY if not word.startswith("--device"))  # so that something is logged
         for numbers in ((2,), (0, 2)):
@@ -141,7 +141,7 @@ class Terminals(ProgramTest):
                 for line in lines:
                     self.assertLessEqual(len(line), columns, line)
 
-    def test_without_a_terminal_nothing_is_left_out(self):
+    def test_without_a_terminal_nothing_is_omitted(self):
         out = self.assert_success(self.run_program(*MEASURE, env={**os.environ, "COLUMNS": "80"}))
         self.assertRegex(out, "op +measures +bytes +iterations +min us .*mean us +GB/s +Gb/s +Mops/s +ratio")
 
@@ -249,7 +249,7 @@ class Listening(ProgramTest):
             return False
         return True
 
-    def test_a_server_says_where_it_listens_and_who_may_connect(self):
+    def test_a_server_prints_its_address_and_access(self):
         for program in (PING_PONG, LAT_BW):
             with self.subTest(program):
                 server, port = self.start_server(program)
@@ -260,7 +260,7 @@ class Listening(ProgramTest):
                 self.assertTrue(self.reaches("127.0.0.1", port))
                 self.assertFalse(self.reaches("::1", port))
 
-    def test_a_server_of_files_says_so(self):
+    def test_a_server_of_files_prints_its_address(self):
         for flags, where in (((), r"at 127\.0\.0\.1: whoever reaches that can connect"),
                              (("--listen=::",), "at every address of this machine: whoever reaches it can connect")):
             with self.subTest(flags):
@@ -268,7 +268,7 @@ class Listening(ProgramTest):
                                     "--device=soft0", *flags)
                 server.wait_for(rf"serving .*, listening on port \d+ {where}")
 
-    def test_scripts_find_the_port_in_what_a_server_says(self):
+    def test_scripts_find_the_port_in_the_output_of_a_server(self):
         """Does the same as scripts/demo.sh, which takes too long for a test."""
         server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0", "--device=soft0")
         line, port = server.wait_for(r"(serving .* port (\d+) .*)\n").groups()
@@ -277,7 +277,7 @@ class Listening(ProgramTest):
                                  check=False)
             self.assertEqual((ran.returncode, ran.stdout), expected, ran.stderr)
 
-    def test_a_receiver_says_so(self):
+    def test_a_receiver_prints_its_address(self):
         for flags, where in (((), "every address"), (("--listen=::1",), "::1: whoever")):
             receiver = subprocess.Popen((RECV, "-p", "0", "--timeout=0.1", "--device=soft0", *flags),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -32,7 +32,7 @@ std::string header_of(std::size_t width) {
   return out.str();
 }
 
-TEST(Table, LeavesOutWhatIsDispensableWhereThereIsNoRoom) {
+TEST(Table, OmitsOptionalColumnsIfRoomIsShort) {
   EXPECT_EQ(header_of(SIZE_MAX), "n       1    2    3\n");
   EXPECT_EQ(header_of(19), "n       1    2    3\n");
   EXPECT_EQ(header_of(18), "n      1   2   3\n");

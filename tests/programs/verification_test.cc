@@ -38,7 +38,7 @@ TEST(Pattern, OfAnotherSeedIsAnother) {
   }
 }
 
-TEST(CorruptOneByte, SpoilsJustOneAndNeverTheLast) {
+TEST(CorruptOneByte, ChangesOneByteAndNeverTheLast) {
   for (const std::size_t size : {2U, 3U, 8U, 100U}) {
     std::vector<std::byte> bytes(size);
     fill_pattern(bytes, 7);
@@ -64,7 +64,7 @@ TEST(Verifier, CountsAndKeepsTheFirstCorruption) {
   EXPECT_THAT(verifier.first_corruption(), HasSubstr("a message: byte 5 of 16 is 0x"));
 }
 
-TEST(Verifier, LooksAtNothingWhereItIsOff) {
+TEST(Verifier, ChecksNothingWhenItIsOff) {
   Verifier verifier(false);
   verifier.check(std::vector<std::byte>(16), 1, "a message");
   verifier.check_number(3, 4, "the counter");

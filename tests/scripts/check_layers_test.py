@@ -225,7 +225,7 @@ class CheckLayers(unittest.TestCase):
                 self.write("src/memory/bad.cc", code + "\n")
                 self.assert_caught("src/memory/bad.cc:1", "soft0")
 
-    def test_cmake_says_something_else(self):
+    def test_cmake_lists_another_dependency(self):
         self.write("CMakeLists.txt", "rdmacomm_layer(base)\nrdmacomm_layer(verbs DEPENDS base memory)\n")
         self.assert_caught("CMakeLists.txt", "layer verbs DEPENDS base memory")
 
@@ -241,7 +241,7 @@ class CheckLayers(unittest.TestCase):
         self.write("include/rdmacomm/bad.h", "// bad.h\n// Layer: base.\n")
         self.assert_caught("no #pragma once")
 
-    def test_header_that_does_not_say_its_layer(self):
+    def test_header_that_does_not_name_its_layer(self):
         self.write("include/rdmacomm/bad.h", "// bad.h\n#pragma once\n")
         self.assert_caught("include/rdmacomm/bad.h:1", "says no layer")
 

@@ -21,7 +21,7 @@ def judged(test, library, perftest):
 
 
 class Judgement(unittest.TestCase):
-    def test_a_difference_within_either_spread_says_nothing(self):
+    def test_a_difference_within_either_spread_is_noise(self):
         for library, perftest in (([10, 11, 12], [10, 10, 10]), ([11, 11, 11], [9, 10, 11])):
             good, printed = judged("lat", library, perftest)
             self.assertTrue(good)
@@ -29,7 +29,7 @@ class Judgement(unittest.TestCase):
             self.assertIn(" 1.100 ", printed)
             self.assertIn("1 of 1 within the noise, 0 slower", printed)
 
-    def test_what_is_slower_by_more_is_told_with_both_spreads(self):
+    def test_a_larger_slowdown_is_reported_with_both_spreads(self):
         good, printed = judged("lat", [20, 21, 20], [10, 10, 11])
         self.assertFalse(good)
         self.assertRegex(printed, r"20\.0 +10\.0 us +2\.000 +5\.0% +10\.0%  SLOWER, beyond the noise")
@@ -57,21 +57,21 @@ class Bounds(unittest.TestCase):
         with bench.started(words) as process, self.assertRaisesRegex(SystemExit, why):
             bench.wait_for_text(process, r"port (\d+)\n", seconds)
 
-    def test_what_is_printed_is_waited_for(self):
+    def test_a_printed_line_is_waited_for(self):
         with bench.started(["sh", "-c", "printf 'port 1'; printf '23\\n'; cat"]) as process:
             self.assertEqual(bench.wait_for_text(process, r"port (\d+)\n", 20).group(1), "123")
 
-    def test_a_process_that_says_nothing_or_ends_is_told(self):
+    def test_a_silent_or_ended_process_is_reported(self):
         self.assert_gives_up(["tail", "-f", "/dev/null"], 0.1, "within 0.1 s from tail -f")
         self.assert_gives_up(["echo", "no such device"], 20, "no such device")
 
-    def test_a_server_that_does_not_listen_is_told(self):
+    def test_a_server_that_does_not_listen_is_reported(self):
         with bench.started(["tail", "-f", "/dev/null"]) as process, self.assertRaisesRegex(SystemExit, "does not listen"):
             bench.wait_for_listener(process, 1, 0.1)
         with bench.started(["echo", "no GID"]) as process, self.assertRaisesRegex(SystemExit, "no GID"):
             bench.wait_for_listener(process, 1, 20)
 
-    def test_a_program_that_takes_too_long_is_told(self):
+    def test_a_program_that_takes_too_long_is_reported(self):
         bench.SECONDS, before = 0.1, bench.SECONDS
         self.addCleanup(setattr, bench, "SECONDS", before)
         with self.assertRaisesRegex(SystemExit, "not done after 0.1 s: tail"):

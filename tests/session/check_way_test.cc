@@ -27,21 +27,21 @@ class CheckWay : public ::testing::Test {
   FakeVerbs fake_;
 };
 
-TEST_F(CheckWay, WhatWasLeftOpenIsFollowed) {
+TEST_F(CheckWay, UnsetFieldsAcceptAnyWay) {
   for (const int index : {0, 1, 2}) {
     const Status followed = check({}, {.device = "fake0", .port = 1, .gid_index = index});
     EXPECT_TRUE(followed.ok()) << followed.message();
   }
 }
 
-TEST_F(CheckWay, WhatWasAskedForAndChosenIsRight) {
+TEST_F(CheckWay, TheRequestedWayIsAccepted) {
   EXPECT_TRUE(check({.port = 2, .gid_index = 1}, {.device = "fake0", .port = 2, .gid_index = 1}).ok());
   EXPECT_TRUE(check({.gid_type = GidType::kRoceV1}, {.device = "fake0", .port = 1, .gid_index = 1}).ok());
   EXPECT_TRUE(
       check({.gid_index = 2, .gid_type = GidType::kRoceV2}, {.device = "fake0", .port = 1, .gid_index = 2}).ok());
 }
 
-TEST_F(CheckWay, WithoutGidsThereIsNothingToCompare) {
+TEST_F(CheckWay, WithoutGidsNothingIsCompared) {
   EXPECT_TRUE(check({.gid_index = 1, .gid_type = GidType::kRoceV1}, {.device = "fake0", .port = 1}).ok());
 }
 
@@ -56,7 +56,7 @@ TEST_F(CheckWay, AnotherDeviceOrPortIsRefusedWithBoth) {
   EXPECT_THAT(port.message(), HasSubstr("uses port 1: name the right one (DeviceOptions::port)"));
 }
 
-TEST_F(CheckWay, AnotherGidThanTheOneAskedForIsRefusedWithBoth) {
+TEST_F(CheckWay, AnotherGidThanRequestedIsRefusedWithBoth) {
   const Status other = check({.gid_index = 2}, {.device = "fake0", .port = 1, .gid_index = 0});
   EXPECT_EQ(other.code(), Errc::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("by GID index 0 ::ffff:10.0.0.1 (RoCE v2) of fake0"));
@@ -64,7 +64,7 @@ TEST_F(CheckWay, AnotherGidThanTheOneAskedForIsRefusedWithBoth) {
   EXPECT_THAT(other.message(), HasSubstr("ConnectorKind::kTcp"));
 }
 
-TEST_F(CheckWay, AnotherGidTypeThanTheOneAskedForIsRefusedWithBoth) {
+TEST_F(CheckWay, AnotherGidTypeThanRequestedIsRefusedWithBoth) {
   const Status other = check({.gid_type = GidType::kRoceV1}, {.device = "fake0", .port = 1, .gid_index = 2});
   EXPECT_EQ(other.code(), Errc::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("by GID index 2 ::ffff:10.0.0.2 (RoCE v2)"));

@@ -26,7 +26,7 @@ TEST(CpuChoiceTest, TheLeastUsedCpuIsChosen) {
   EXPECT_EQ(elsewhere.cpu(), 903);
 }
 
-TEST(CpuChoiceTest, AMovedChoiceIsOne) {
+TEST(CpuChoiceTest, AMovedChoiceCountsOnce) {
   constexpr std::array kCpus{910, 911};
   CpuChoice choice(kCpus);
   CpuChoice moved;

@@ -39,7 +39,7 @@ TEST(HandshakeQueue, StartsAtOnceWhileThereIsRoom) {
   EXPECT_EQ(decide(queue, kStart).start, std::vector<Id>{3});
 }
 
-TEST(HandshakeQueue, ASourceWithAllItsPlacesLeavesTheOthersToOtherSources) {
+TEST(HandshakeQueue, ASourceCannotUseThePlacesOfOtherSources) {
   HandshakeQueue queue({.slots = 4, .per_source = 2}, last);
   for (Id id = 1; id <= 10; ++id) queue.arrive(id, kFlood);
   EXPECT_EQ(decide(queue, kStart).start, (std::vector<Id>{1, 2}));
@@ -57,7 +57,7 @@ TEST(HandshakeQueue, TheSourceWithTheFewestStartsFirst) {
   EXPECT_EQ(decide(queue, kStart).start, std::vector<Id>{4}) << "3 has waited for longer, but its source has a place";
 }
 
-TEST(HandshakeQueue, ALateHandshakeOfALargerSourceGivesItsPlace) {
+TEST(HandshakeQueue, ALateHandshakeOfALargerSourceLosesItsPlace) {
   HandshakeQueue queue({.slots = 2, .per_source = 2, .patience = 1s}, last);
   queue.arrive(1, kFlood);
   queue.arrive(2, kFlood);
@@ -72,7 +72,7 @@ TEST(HandshakeQueue, ALateHandshakeOfALargerSourceGivesItsPlace) {
   EXPECT_EQ(decide(queue, kStart + 2s).start, std::vector<Id>{3});
 }
 
-TEST(HandshakeQueue, NoSourceLosesAPlaceToOneThatHasAsMany) {
+TEST(HandshakeQueue, NoSourceLosesAPlaceToAnEqualOne) {
   HandshakeQueue queue({.slots = 2, .per_source = 2, .patience = 1s}, last);
   queue.arrive(1, kFlood);
   queue.arrive(2, kOther);
@@ -113,7 +113,7 @@ TEST(HandshakeQueue, IsFullWhenAllThatMayWaitAreOfDifferentSources) {
 
 /// 300 idle connections of one source arrive for each well-behaved connection of another source. Each of the latter is
 /// accepted within 2 s.
-TEST(HandshakeQueue, AFloodOfOneSourceDelaysAnotherOneByAtMostItsPatience) {
+TEST(HandshakeQueue, AFloodOfOneSourceDelaysAnotherUpToALimit) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 engine(seed);

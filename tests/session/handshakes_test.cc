@@ -32,7 +32,7 @@ class HandshakesTest : public ::testing::Test {
   Handshakes handshakes_{loop_};
 };
 
-TEST_F(HandshakesTest, OneThatHasRunIsToldOnce) {
+TEST_F(HandshakesTest, AFinishedOneIsReportedOnce) {
   std::promise<void> go;
   const Handshakes::Id id = handshakes_.next_id();
   ASSERT_TRUE(handshakes_.start(id, nullptr, [&] { go.get_future().wait(); }));
@@ -42,7 +42,7 @@ TEST_F(HandshakesTest, OneThatHasRunIsToldOnce) {
   EXPECT_TRUE(finished().empty());
 }
 
-TEST_F(HandshakesTest, SoIsOneWhoseThreadWasEnded) {
+TEST_F(HandshakesTest, AnEndedThreadIsReportedOnce) {
   const Handshakes::Id id = handshakes_.next_id();
   ASSERT_TRUE(handshakes_.start(id, nullptr, [] { pthread_exit(nullptr); }));
   wait_until_finished(id);
@@ -56,7 +56,7 @@ TEST_F(HandshakesTest, NoneBeginsAfterStop) {
   handshakes_.join();
 }
 
-TEST_F(HandshakesTest, JoinWaitsForThoseOfBothSides) {
+TEST_F(HandshakesTest, JoinWaitsForHandshakesOfClientAndServer) {
   const auto client = handshakes_.begin();
   ASSERT_TRUE(client);
   std::atomic<bool> ended{false};

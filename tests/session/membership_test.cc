@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Membership,
                            return thread_mode_name(std::get<0>(mode.param)) + instance_name(std::get<1>(mode.param));
                          });
 
-TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
+TEST_P(Membership, OthersContinueWhilePeersJoinLeaveDieAndReturn) {
   constexpr std::size_t kSteady = 3;
   constexpr std::uint64_t kNumbers = 300;
   std::vector<TestClient> steady;
@@ -146,7 +146,7 @@ TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
   for (const auto& each : steady) EXPECT_EQ(each.hooks->record.count("disconnected ok"), 0);
 }
 
-TEST_P(Membership, AServerComesBackAtItsPort) {
+TEST_P(Membership, AServerRestartsAtItsPort) {
   const std::uint16_t port = server_->port();
   const auto other = make_server();
   other.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
@@ -172,7 +172,7 @@ TEST_P(Membership, AServerComesBackAtItsPort) {
   other->stop();
 }
 
-TEST_P(Membership, WhatLeftLeavesNothing) {
+TEST_P(Membership, PeersThatLeftLeaveNothing) {
   {
     const auto warm = make_peer();  // so that one-time allocations are made before the count
     ASSERT_TRUE(warm->connect().has_value());

@@ -20,7 +20,7 @@ TEST(OpenDevice, ForAServerEverywhereOrAtAnAddress) {
   }
 }
 
-TEST(OpenDevice, AHostWithoutAnAddressIsTold) {
+TEST(OpenDevice, AHostWithoutAnAddressIsReported) {
   // Without a name server the lookup fails only temporarily: the host may have an address later.
   const auto device = open_device(
       kSoft, {.address = {.host = "300.1.2.3.4.invalid."}, .find_by = Deadline::after(std::chrono::milliseconds(1))});

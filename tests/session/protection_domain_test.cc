@@ -76,7 +76,7 @@ struct TwoClients {
   RDMABuffer words;
 };
 
-TEST(ProtectionDomain, AClientReachesItsOwnMemoryAndNobodyElses) {
+TEST(ProtectionDomain, AClientReachesItsOwnMemoryAlone) {
   TwoClients clients(true);
   const RemoteRegion victim = *clients.first.remote_region(kInbox);
   const Completion refused = clients.write(clients.second, victim);
@@ -94,7 +94,7 @@ TEST(ProtectionDomain, AClientCannotReadAnothersMemoryEither) {
 }
 
 /// The danger that the documents warn of. It also proves that the tests above can detect it.
-TEST(ProtectionDomain, InTheSharedOneWhoKnowsTheKeyReachesIt) {
+TEST(ProtectionDomain, InASharedDomainAnyPeerWithTheKeyReachesIt) {
   TwoClients clients(false);
   const Completion written = clients.write(clients.second, *clients.first.remote_region(kInbox));
   EXPECT_TRUE(written.ok()) << written.status().message();
@@ -159,7 +159,7 @@ TEST(ProtectionDomain, ABufferThatIsPublishedElsewhereIsRefusedByName) {
   EXPECT_THAT(refused.status().message(), HasSubstr("'inbox' is registered in another protection domain"));
 }
 
-TEST(ProtectionDomain, PoolsOfReceivesServeNoDomain) {
+TEST(ProtectionDomain, PoolsOfReceivesDoNotWorkWithDomains) {
   const auto server = make_server();
   server.hooks->configure = [&](HcaConfig& hca, const PeerInfo&) {
     hca.domain = ProtectionDomain::create(server->device()).value();

@@ -106,7 +106,7 @@ TEST_F(QueuesOf, PutsEndPointsOfBothOnOneQueueAndCallsTheHooksOfEach) {
   EXPECT_TRUE(to_host.close().ok());
 }
 
-TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
+TEST_F(QueuesOf, AGuestThatStopsDoesNotAffectItsHost) {
   const auto of_guest = connect(*guest_);
   const auto to_host = connect_to_host();
   ASSERT_TRUE(of_guest && to_host);
@@ -118,7 +118,7 @@ TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
   EXPECT_TRUE(to_host.close().ok());
 }
 
-TEST_F(QueuesOf, AHostThatStopsFirstEndsWhatIsOnItsQueues) {
+TEST_F(QueuesOf, AHostThatStopsFirstEndsTheEndPointsOnItsQueues) {
   const auto of_guest = connect(*guest_);
   ASSERT_TRUE(of_guest);
   host_->stop();
@@ -178,7 +178,7 @@ TEST_F(QueuesOf, AHostMayBeMovedBeforeItsGuestStarts) {
   guest.stop();
 }
 
-TEST_F(QueuesOf, AGuestIsNoHost) {
+TEST_F(QueuesOf, AGuestCannotBeAHost) {
   ASSERT_TRUE(connect(*guest_));
   SessionOptions options = on_device();
   options.address.port = other_->port();
@@ -188,7 +188,7 @@ TEST_F(QueuesOf, AGuestIsNoHost) {
   EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("uses another one's queues itself"));
 }
 
-TEST_F(QueuesOf, AHostThatWasStoppedBeforeItRanServesNobody) {
+TEST_F(QueuesOf, AHostThatWasStoppedBeforeItRanIsRefused) {
   SessionOptions taken = on_device();
   taken.address.port = other_->port();
   const ServerSession host(taken, SessionFunctions{});

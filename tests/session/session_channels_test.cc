@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Channels,
                            return thread_mode_name(std::get<0>(mode.param)) + instance_name(std::get<1>(mode.param));
                          });
 
-TEST_P(Channels, OneThatIsOpenedLaterIsServedAsTheOthersAre) {
+TEST_P(Channels, AChannelThatIsOpenedLaterIsServedLikeTheOthers) {
   start();
   open_both({.name = "bulk"}, {.name = "bulk"});
   expect_message("bulk", 11);
@@ -193,7 +193,7 @@ TEST(PerChannel, EachChannelHasAThread) {
   EXPECT_NE(threads[kControlChannel], threads[kDataChannel]);
 }
 
-TEST(Striping, BothSidesNameTheSameChannels) {
+TEST(Striping, BothEndsUseTheSameNames) {
   const RDMADevice second = open_named("soft1");
   for (const bool server_has_it : {false, true}) {
     const auto server = make_server();

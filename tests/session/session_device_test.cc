@@ -93,7 +93,7 @@ TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
   EXPECT_EQ(injected_.acknowledged(), 1U);
 }
 
-TEST_P(SessionDeviceTest, NobodyHearsOfTheEndBeforeTheBeginningIsTold) {
+TEST_P(SessionDeviceTest, OnDisconnectedWaitsForOnEstablished) {
   server_.hooks->established = [this](const EndPoint& endpoint) {
     raise(IBV_EVENT_DEVICE_FATAL);
     const Deadline deadline = soon();
@@ -107,7 +107,7 @@ TEST_P(SessionDeviceTest, NobodyHearsOfTheEndBeforeTheBeginningIsTold) {
   EXPECT_TRUE(server_.hooks->record.wait_for("disconnected RDMA device lost"));
 }
 
-TEST_P(SessionDeviceTest, OnALostDeviceNobodyConnects) {
+TEST_P(SessionDeviceTest, ConnectingFailsOnALostDevice) {
   ASSERT_TRUE(connect());
   ASSERT_TRUE(accept());
   raise(IBV_EVENT_DEVICE_FATAL);
@@ -135,7 +135,7 @@ TEST_P(SessionDeviceTest, AFailedQueuePairEndsItsEndpointOnly) {
   }
 }
 
-TEST_P(SessionDeviceTest, AFailedCompletionQueueEndsWhoeverIsOnIt) {
+TEST_P(SessionDeviceTest, AFailedCompletionQueueEndsItsEndpoints) {
   const auto failing = connect();
   const auto there = accept();
   const auto other = connect();
@@ -162,7 +162,7 @@ TEST_P(SessionDeviceTest, APortThatLosesItsLinkEndsNothing) {
   EXPECT_FALSE(received.get());
 }
 
-TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
+TEST_P(SessionDeviceTest, AnEndedEndpointKeepsItsReason) {
   const auto endpoint = connect();
   const auto there = accept();
   ASSERT_TRUE(endpoint && there);
@@ -174,7 +174,7 @@ TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
 
 /// Both sessions share one context. Either control thread may take the event; both sessions must receive it. A session
 /// may first receive the reason from its peer, if the peer was informed first.
-TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
+TEST_P(SessionDeviceTest, SessionsThatShareADeviceGetTheSameEvents) {
   const auto client = TestClient(options_on(device_, server_->port()));
   const auto here = client->connect();
   ASSERT_TRUE(here) << here.status().message();
@@ -190,7 +190,7 @@ TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
 }
 
 /// The control thread finds the endpoint of an event while other endpoints end.
-TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
+TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersEnd) {
   constexpr unsigned kRounds = 20;
   for (unsigned round = 1; round <= kRounds; ++round) {
     const auto failing = connect();
@@ -217,7 +217,7 @@ TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
 
 /// soft0's own events, which delay the destruction of a queue pair until they are acknowledged, while endpoints connect
 /// and end.
-TEST_P(SessionDeviceTest, APeerThatBreaksARuleEndsTheEndpointAndHoldsUpNothing) {
+TEST_P(SessionDeviceTest, AnInvalidRequestEndsTheEndpointAndDelaysNothing) {
   for (int i = 0; i < 20; ++i) {
     const auto endpoint = connect();
     const auto there = accept();

@@ -35,7 +35,7 @@ void flood(std::list<RawSocket>& sockets, std::uint16_t port, const std::string&
   }
 }
 
-TEST(SessionFlood, AHostThatFillsItsPlacesKeepsNoOtherHostOut) {
+TEST(SessionFlood, AHostThatFillsItsPlacesDoesNotBlockOtherHosts) {
   const auto server = patient_server();
   std::list<RawSocket> idle;
   flood(idle, server->port(), "127.0.0.2", 250);
@@ -58,7 +58,7 @@ TEST(SessionFlood, HostsThatFillAllPlacesLoseTheirLateOnes) {
   EXPECT_TRUE(server.hooks->record.wait_for("connect_failed timed out"));
 }
 
-TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
+TEST(SessionFlood, ADroppedClientGetsTheReason) {
   SessionOptions options = local_options();
   options.handshake_slots = 1;
   options.waiting_handshakes = 2;
@@ -82,7 +82,7 @@ TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
   EXPECT_EQ(told, 2);
 }
 
-TEST(SessionFlood, ClientsForWhichThereIsNoPlaceTryAgain) {
+TEST(SessionFlood, ClientsWithoutAPlaceRetry) {
   SessionOptions options = local_options();
   options.handshake_slots = 1;
   options.waiting_handshakes = 2;
@@ -101,7 +101,7 @@ TEST(SessionFlood, ClientsForWhichThereIsNoPlaceTryAgain) {
   }
 }
 
-TEST(SessionFlood, ClientsThatRestLeaveEndpointsToOtherHosts) {
+TEST(SessionFlood, IdleClientsLeaveEndpointsToOtherHosts) {
   const OwnNetwork network;
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   network.ip("link set lo up");

@@ -37,7 +37,7 @@ TestServer server_in(ThreadMode mode) {
 
 // Exceptions ----------------------------------------------------------------------------------------------------------
 
-TEST(HooksThatThrow, InitSessionEndsTheStartAndMayBeTriedAgain) {
+TEST(HooksThatThrow, InitSessionEndsTheStartWhichMayBeRetried) {
   const auto server = make_server();
   server.hooks->initialise = fail_hook;
   EXPECT_EQ(server->start().code(), Errc::kHookFailed);
@@ -71,7 +71,7 @@ TEST(HooksThatThrow, TheClientsHooksEndConnect) {
   client->stop();  // waits for every connect()
 }
 
-TEST(HooksThatThrow, TheServersHooksRefuseTheirPeerAndNobodyElse) {
+TEST(HooksThatThrow, TheServersHooksRefuseTheirPeerAlone) {
   const auto server = make_server();
   std::atomic<bool> configuring_throws{true};
   server.hooks->configure = [&](HcaConfig&, const PeerInfo&) -> Status {
@@ -117,7 +117,7 @@ TEST_P(HooksIn, OnEstablishedThatThrowsEndsItsEndpoint) {
   EXPECT_TRUE(client->connect());
 }
 
-TEST_P(HooksIn, TheLastHooksHoldNothingUpWhenTheyThrow) {
+TEST_P(HooksIn, ExceptionsOfTheLastHooksDelayNothing) {
   const auto server = server_in(GetParam());
   server.hooks->disconnected = [](const EndPoint&, const Status&) { fail_hook(); };
   server.hooks->ended = [](const EndPoint&, const Status&) { fail_hook(); };
@@ -269,7 +269,7 @@ TEST(CloseInAHook, DoesNotWaitWhicheverEndpointItCloses) {
   receiving.server->stop();
 }
 
-TEST(CloseOutsideAHook, SaysThatAHookHoldsItUpUntilItDoesNot) {
+TEST(CloseOutsideAHook, NamesTheHookThatDelaysIt) {
   ReceivingServer receiving;
   std::latch in_hook(1);
   std::latch leave(1);
@@ -320,7 +320,7 @@ TEST_P(HooksIn, OnEndedFollowsOnDisconnectedOnce) {
   EXPECT_EQ(client.hooks->ends.lines().size(), 1U);
 }
 
-TEST_P(HooksIn, OnEndedFollowsWhereThePeerLeavesAtTheBarrier) {
+TEST_P(HooksIn, OnEndedFollowsIfThePeerLeavesAtTheBarrier) {
   const auto server = server_in(GetParam());
   std::mutex mutex;
   std::set<const EndPointCore*> connecting;
@@ -352,7 +352,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, HooksIn,
                          ::testing::Values(ThreadMode::kApplication, ThreadMode::kThreadPerEndPoint,
                                            ThreadMode::kThreadPerCompletionQueue));
 
-TEST(OnEnded, FollowsWhereTheSessionIsStoppedAtTheBarrier) {
+TEST(OnEnded, FollowsIfTheSessionIsStoppedAtTheBarrier) {
   const auto server = server_in(ThreadMode::kApplication);
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
@@ -399,7 +399,7 @@ std::size_t lines_of_refusals(int clients) {
 }
 
 // An Outcome has no text of its own, so the peer receives the text of the code.
-TEST(RefusingHooks, TellTheirPeerTheCodesWordsIfTheyHaveNone) {
+TEST(RefusingHooks, SendTheTextOfTheCodeIfTheyGiveNone) {
   auto server = make_server();
   server.hooks->configure = [](HcaConfig&, const PeerInfo&) { return Status(Outcome(Errc::kReceiveQueueFull)); };
   ASSERT_TRUE(server->start().ok());
@@ -409,7 +409,7 @@ TEST(RefusingHooks, TellTheirPeerTheCodesWordsIfTheyHaveNone) {
 }
 
 /// One line per LogPace::kPeriod, however many clients are refused.
-TEST(OnConnectFailed, ClientsThatAreRefusedDoNotFillTheLog) {
+TEST(OnConnectFailed, RefusedClientsDoNotFloodTheLog) {
   EXPECT_EQ(lines_of_refusals(1), 1U);
   EXPECT_LE(lines_of_refusals(60), 6U);
 }

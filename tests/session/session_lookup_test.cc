@@ -73,7 +73,7 @@ TestClient client_of(const char* host, std::uint16_t port, std::chrono::millisec
   return TestClient(options);
 }
 
-TEST(SessionLookup, IsTriedAgainForTheDeviceAndForTheConnection) {
+TEST(SessionLookup, IsRetriedForTheDeviceAndForTheConnection) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   lookups = 0;
@@ -83,7 +83,7 @@ TEST(SessionLookup, IsTriedAgainForTheDeviceAndForTheConnection) {
   EXPECT_EQ(lookups, 6) << "two failures and an answer for each";
 }
 
-TEST(SessionLookup, ThatFailsUntilTheEndSaysHowLongItWasTried) {
+TEST(SessionLookup, AFinalFailureNamesTheTimeThatItTook) {
   const auto endpoint = client_of("never.example", 1, std::chrono::milliseconds(50))->connect();
   EXPECT_EQ(endpoint.code(), std::errc::resource_unavailable_try_again);
   EXPECT_THAT(endpoint.status().message(), HasSubstr("never.example"));
@@ -120,7 +120,7 @@ TEST(SessionLookup, OfAServersOwnHostEndsInTimeAndByStop) {
   silence.end();
 }
 
-TEST(SessionLookup, NobodyIsAskedForAHostWithAColon) {
+TEST(SessionLookup, AHostWithAColonIsNotLookedUp) {
   for (const char* const host : {"silent.example:5", "[silent.example:5]", "a:b"}) {
     const auto listening = TCPListener::listen({.host = host, .port = 0});
     EXPECT_EQ(listening.code(), Errc::kInvalidArgument) << listening.status().message();

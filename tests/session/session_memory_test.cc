@@ -43,7 +43,7 @@ std::vector<std::byte> hello_and_promise(MessageType type, std::size_t bytes) {
 }
 
 /// Covers the handshake until the application decides about the client. After that, the device allocates memory, too.
-TEST(SessionMemory, AnyAllocationForAClientThatIsNotLetInMayFail) {
+TEST(SessionMemory, AnyAllocationForAnUnacceptedClientMayFail) {
   if (!FailingAllocation::possible()) GTEST_SKIP() << "operator new is the sanitizer's";
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());

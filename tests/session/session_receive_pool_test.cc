@@ -151,7 +151,7 @@ TEST_P(PooledServer, ManyPeersSendMoreThanItHolds) {
   expect_full(pool);
 }
 
-TEST_P(PooledServer, PeersComeAndGoAndTheReceivesStay) {
+TEST_P(PooledServer, PeersConnectAndLeaveAndTheReceivesStay) {
   start();
   const auto stays = client_->connect().value();
   ASSERT_TRUE(server_.hooks->record.wait_for("established"));
@@ -224,7 +224,7 @@ TEST_F(ReceivePools, ACompletionQueueThatHasNoRoomForItIsRefused) {
 }
 
 // Hooks keep receives until the pool reaches its low-water mark; on_receives_low is called, and they stop.
-TEST_F(ReceivePools, LowWaterIsTold) {
+TEST_F(ReceivePools, LowWaterIsReported) {
   struct Server final : Recording {
     void on_recv_done(const EndPoint& endpoint, const Completion& completion) override {
       record.add("message");

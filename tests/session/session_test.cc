@@ -39,7 +39,7 @@ struct SessionPair {
   TestClient client;
 };
 
-TEST(Session, HooksComeInOrder) {
+TEST(Session, HooksAreCalledInOrder) {
   SessionPair pair;
   const auto at_client = pair.connect();
   const auto at_server = pair.accept();
@@ -55,7 +55,7 @@ TEST(Session, HooksComeInOrder) {
   EXPECT_THAT(pair.server->endpoints(), IsEmpty());
 }
 
-TEST(Session, TheServerSeesWhatTheClientSaysOfItself) {
+TEST(Session, TheServerSeesTheClientsDescription) {
   SessionPair pair;
   pair.client.hooks->configure = [](HcaConfig& hca, const PeerInfo& peer) {
     EXPECT_THAT(peer.private_data, IsEmpty());
@@ -73,7 +73,7 @@ TEST(Session, TheServerSeesWhatTheClientSaysOfItself) {
   EXPECT_EQ(endpoint.peer_private_data()[0], std::byte{43});
 }
 
-TEST(Session, ReceivesPostedWhileConnectingAreThereForTheFirstSend) {
+TEST(Session, ReceivesPostedWhileConnectingTakeTheFirstSend) {
   SessionPair pair;
   RDMABuffer to;
   pair.server.hooks->connecting = [&](const EndPoint& endpoint) -> Status {
@@ -127,7 +127,7 @@ TEST(Session, WaitForEndpointEndsAtItsDeadlineAndByStop) {
   EXPECT_EQ(waiter.get(), Errc::kStopped);
 }
 
-TEST(Session, NobodyIsWaitedForAtASessionThatWasNotStarted) {
+TEST(Session, WaitingAtASessionThatWasNotStartedFails) {
   const auto server = make_server();
   EXPECT_EQ(server->accept(Deadline::never()).code(), Errc::kWrongState);
   SessionPair pair;
@@ -136,7 +136,7 @@ TEST(Session, NobodyIsWaitedForAtASessionThatWasNotStarted) {
   EXPECT_EQ(second->accept(Deadline::never()).code(), Errc::kWrongState);
 }
 
-TEST(Session, FunctionsForCompletionsThatNobodyWouldCallAreRefused) {
+TEST(Session, HooksThatWouldNeverBeCalledAreRefused) {
   const auto server = make_server();
   ASSERT_TRUE(server->start());
   int calls = 0;
@@ -165,7 +165,7 @@ TEST(SessionRefusal, OtherChannelNames) {
   EXPECT_TRUE(pair.connect());
 }
 
-TEST(SessionRefusal, ByTheServersHookReachesTheClientInWords) {
+TEST(SessionRefusal, ByTheServersHookReachesTheClientWithItsText) {
   SessionPair pair;
   pair.server.hooks->configure = [](HcaConfig&, const PeerInfo&) -> Status {
     return make_error(Errc::kInvalidArgument, "only on Sundays");
@@ -176,7 +176,7 @@ TEST(SessionRefusal, ByTheServersHookReachesTheClientInWords) {
   EXPECT_THAT(refused.error().context, HasSubstr("pid " + std::to_string(getpid())));
 }
 
-TEST(SessionRefusal, ByTheClientsPostConnectingReachesTheServerInWords) {
+TEST(SessionRefusal, ByTheClientsPostConnectingReachesTheServerWithItsText) {
   SessionPair pair;
   pair.client.hooks->connecting = [](const EndPoint&) -> Status {
     return make_error(Errc::kInvalidArgument, "no memory here");
@@ -202,7 +202,7 @@ TEST(SessionRefusal, BeyondMaxEndpoints) {
   EXPECT_TRUE(client->connect());
 }
 
-TEST(SessionRefusal, WhatAHandshakeMayGiveBackIsWaitedFor) {
+TEST(SessionRefusal, AClientWaitsForAPlaceThatAHandshakeMayFree) {
   for (int SessionOptions::*const bound : {&SessionOptions::max_endpoints, &SessionOptions::max_endpoints_per_source}) {
     SessionOptions options = local_options();
     options.*bound = 1;
@@ -249,7 +249,7 @@ TEST(SessionRefusal, ClientsOfAServerThatIsShortOfDescriptorsTryAgain) {
   EXPECT_TRUE(server.hooks->record.wait_for("connect_failed refused by the peer"));
 }
 
-TEST(SessionRefusal, BadConfigurationsOfOnesOwn) {
+TEST(SessionRefusal, InvalidLocalConfigurations) {
   SessionPair pair;
   pair.client.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     hca.channel("data").adapter.send_depth = 1 << 30;
@@ -271,7 +271,7 @@ TEST(SessionStart, BadOptionsNameTheField) {
   EXPECT_THAT(make_server(options)->start().message(), HasSubstr("max_endpoints is -3"));
 }
 
-TEST(SessionStart, ATimeOutsideItsRangeIsToldWithTheValueThatMeansForEver) {
+TEST(SessionStart, AnInvalidTimeIsReportedWithTheValueForNever) {
   EXPECT_EQ((SessionOptions{.silent_peer_after = std::chrono::milliseconds(5)}.validate().error().context),
             "silent_peer_after is 5 ms; it must be 3000..3600000 ms, or 0 to wait for ever");
 }
@@ -341,7 +341,7 @@ TEST(SessionStop, BeforeStartAndTwice) {
   EXPECT_TRUE(plain.start().ok());
 }
 
-TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
+TEST(SessionStop, EndsWaitsOfTheApplicationAndInformsThePeer) {
   SessionPair pair;
   const auto at_client = pair.connect();
   const auto at_server = pair.accept();
@@ -362,7 +362,7 @@ SessionOptions to_nobody() {
   return options;
 }
 
-TEST(SessionStop, WhileConnectingToNobody) {
+TEST(SessionStop, WhileConnectingWithoutAListener) {
   const auto client = TestClient(to_nobody());
   auto connecting = std::async(std::launch::async, [&] { return client->connect().code(); });
   ASSERT_TRUE(client.hooks->record.wait_for("init"));
@@ -384,7 +384,7 @@ TEST(SessionStop, AtAnyMomentOfTheStart) {
   }
 }
 
-TEST(SessionStop, WhileThePeerDawdlesInTheHandshake) {
+TEST(SessionStop, WhileThePeerIsSlowInTheHandshake) {
   SessionPair pair;
   std::promise<void> release;
   pair.server.hooks->configure = [&, released = release.get_future().share()](HcaConfig&, const PeerInfo&) {
@@ -434,7 +434,7 @@ TEST(SessionStop, FromInitSession) {
 
 /// In ThreadMode::kApplication the hook runs on the control thread, which therefore cannot end the operation that the
 /// hook waits for.
-TEST(SessionStop, WhileAHookConnectsToOneThatSaysNothing) {
+TEST(SessionStop, WhileAHookConnectsToASilentServer) {
   const auto silent = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(silent);
   const auto server = make_server();
@@ -496,7 +496,7 @@ TEST(SessionStop, AClientConnectsAgainFromItsHook) {
   EXPECT_TRUE(pair.client.hooks->record.wait_for("established", 2));
 }
 
-TEST(SessionEnd, WhatIsAbortedHasNotEndedInOrderWhateverTheReasonsCode) {
+TEST(SessionEnd, AnAbortIsNoOrderlyEndWithAnyCode) {
   for (const Errc code : {Errc::kStopped, Errc::kPeerClosed, Errc::kAborted}) {
     SessionPair pair;
     ASSERT_TRUE(pair.connect());

@@ -99,7 +99,7 @@ TEST_P(ServedSession, EachOperationCallsItsHook) {
   client_->stop();
 }
 
-TEST_P(ServedSession, ReceivesThatAreLeftComeBackFlushedBeforeTheEnd) {
+TEST_P(ServedSession, RemainingReceivesAreFlushedBeforeTheEnd) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
   EXPECT_TRUE(endpoint.close().ok());
@@ -142,7 +142,7 @@ TEST_P(ServedSession, StopFromACompletionHook) {
   client_->stop();
 }
 
-TEST_P(ServedSession, ManyEndpointsComeAndGo) {
+TEST_P(ServedSession, ManyEndpointsConnectAndEnd) {
   for (int round = 0; round < 3; ++round) {
     std::vector<EndPoint> endpoints;
     for (int i = 0; i < 6; ++i) {
@@ -243,7 +243,7 @@ class BusyQueue : public ::testing::TestWithParam<PollingMode> {
 };
 INSTANTIATE_TEST_SUITE_P(Modes, BusyQueue, every_polling_mode());
 
-TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
+TEST_P(BusyQueue, OtherEndPointsAreStillReported) {
   const auto [busy, at_server] = connect();
   ASSERT_TRUE(busy && at_server);
   ASSERT_TRUE(busy.channel().post_write({}, {}, {.id = kBusy}));
@@ -305,7 +305,7 @@ TEST_F(Sharding, SpreadsTheEndPointsEvenly) {
   EXPECT_EQ(loads(), (std::vector<int>{2, 2, 3}));
 }
 
-TEST_F(Sharding, NewOnesTakeThePlacesOfThoseThatHaveLeft) {
+TEST_F(Sharding, NewOnesTakeThePlacesOfEndedOnes) {
   start();
   connect(6);
   ASSERT_TRUE(server_.hooks->record.wait_for("established", 6));
@@ -318,7 +318,7 @@ TEST_F(Sharding, NewOnesTakeThePlacesOfThoseThatHaveLeft) {
   EXPECT_EQ(loads(), (std::vector<int>{2, 2, 2}));
 }
 
-TEST_F(Sharding, AllOfAKeyAgreeOnTheNumberOfQueues) {
+TEST_F(Sharding, OneKeyHasOneNumberOfQueues) {
   int calls = 0;
   start([&](HcaConfig& hca) { hca.shared_queues = ++calls; });
   connect(1);
@@ -363,7 +363,7 @@ TEST_F(Sharding, ThreadsRunOnTheirCpus) {
   EXPECT_EQ(cpus, std::set<int>{1});
 }
 
-TEST_F(Sharding, ACpuThatThereIsNotRefusesThePeerAndLeavesNothing) {
+TEST_F(Sharding, AMissingCpuRefusesThePeerAndLeavesNothing) {
   for (const ThreadMode mode : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerEndPoint}) {
     server_ = make_server();
     start([&](HcaConfig& hca) {

@@ -28,7 +28,7 @@ TestServer impatient_server(int slots) {
   return server;
 }
 
-TEST(SessionUnknownClient, GarbageHalvesAndSilenceAreToldApart) {
+TEST(SessionUnknownClient, GarbageHalfMessagesAndSilenceAreDistinguished) {
   const auto server = impatient_server(8);
   const RawSocket garbage(server->port());
   ASSERT_TRUE(garbage.send("GET / HTTP/1.1\r\n\r\n"));
@@ -46,7 +46,7 @@ TEST(SessionUnknownClient, GarbageHalvesAndSilenceAreToldApart) {
   EXPECT_TRUE(client->connect());
 }
 
-TEST(SessionUnknownClient, ASilentOneIsServedAroundMeanwhile) {
+TEST(SessionUnknownClient, ASilentOneDoesNotDelayOthers) {
   const auto server = make_server();  // its handshake_timeout is much longer than this test
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
@@ -82,7 +82,7 @@ TEST(SessionUnknownClient, StopDoesNotWaitForThem) {
   EXPECT_EQ(server.hooks->record.count("connect_failed stopped"), 0);
 }
 
-TEST(SessionUnknownClient, StopDoesNotWaitForThemInWhicheverMomentItComes) {
+TEST(SessionUnknownClient, StopDoesNotWaitForThemAtAnyMoment) {
   SessionOptions options = local_options();
   options.tcp.handshake_timeout = std::chrono::hours(1);
   for (int round = 0; round < 50; ++round) {
@@ -94,7 +94,7 @@ TEST(SessionUnknownClient, StopDoesNotWaitForThemInWhicheverMomentItComes) {
   }
 }
 
-TEST(SessionUnknownClient, AnotherVersionIsToldSo) {
+TEST(SessionUnknownClient, AnotherVersionIsRefusedWithTheReason) {
   const auto server = impatient_server(8);
   const RawSocket unknown(server->port());
   auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
@@ -104,7 +104,7 @@ TEST(SessionUnknownClient, AnotherVersionIsToldSo) {
   EXPECT_THAT(server.hooks->reasons.lines().front(), ::testing::HasSubstr("version 99"));
 }
 
-TEST(SessionUnknownClient, WhoSaysNothingLearnsNothing) {
+TEST(SessionUnknownClient, ASilentClientGetsNoInformation) {
   const auto server = impatient_server(8);
   const RawSocket silent(server->port());
   const auto bytes = silent.read_all();  // returns at the deadline
@@ -116,7 +116,7 @@ TEST(SessionUnknownClient, WhoSaysNothingLearnsNothing) {
   EXPECT_EQ(text.find(Hello::of_this_process().node), std::string_view::npos);
 }
 
-TEST(SessionUnknownClient, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
+TEST(SessionUnknownClient, MessagesBeforeTheBarrierAreKeptForTheApplication) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
@@ -131,7 +131,7 @@ TEST(SessionUnknownClient, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplicati
   EXPECT_EQ(received->size(), early.size());
 }
 
-TEST(SessionUnknownClient, AnOfferThatIsNoneIsRefusedInWords) {
+TEST(SessionUnknownClient, AnInvalidOfferIsRefusedWithTheReason) {
   const auto server = impatient_server(8);
   const RawSocket unknown(server->port());
   ASSERT_TRUE(unknown.send(*frame_message(MessageType::kHello, Hello::of_this_process().encode())));
@@ -210,7 +210,7 @@ TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
   EXPECT_TRUE((*endpoint).close().ok());
 }
 
-TEST(SessionPeerDeath, AStoppedClientIsLostAfterTheTimeGiven) {
+TEST(SessionPeerDeath, AStoppedClientIsLostAfterTheGivenTime) {
   SessionOptions options = local_options(0);
   options.silent_peer_after = std::chrono::seconds(3);
   const auto server = TestServer(options);

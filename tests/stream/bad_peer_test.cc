@@ -91,7 +91,7 @@ TEST_F(BadPeerTest, AMessageInAStreamOfBytes) {
   expect_refused("announces 5 bytes, which is more than it may");
 }
 
-TEST_F(BadPeerTest, APartThatWasTakenWithoutOne) {
+TEST_F(BadPeerTest, TakesAPartThatWasNotAnnounced) {
   meet();
   (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
   expect_refused("has taken 1 parts, of 0");
@@ -115,7 +115,7 @@ TEST_F(BadPeerTest, AnUnknownKind) {
   expect_refused("unknown kind 77");
 }
 
-TEST_F(BadPeerTest, ALengthThatIsNotSo) {
+TEST_F(BadPeerTest, ALengthThatIsWrong) {
   meet();
   (void)peer_->send_as({.kind = SegmentKind::kEnd, .length = 1024}, pattern(10));
   expect_refused("says that 1024 bytes follow");
@@ -179,7 +179,7 @@ TEST_F(BadPeerTest, ACreditWithBytes) {
   expect_refused("a credit with bytes");
 }
 
-TEST_F(BadPeerTest, MoreBlocksThanItMay) {
+TEST_F(BadPeerTest, MoreBlocksThanItsCredits) {
   meet();
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_TRUE(peer_->send_data(pattern(1024, i * 1024)).ok());
@@ -205,7 +205,7 @@ TEST_F(BadPeerTest, ABlockThatIsTooLarge) {
   EXPECT_THAT(read.status().message(), HasSubstr("more than 1024 bytes"));
 }
 
-TEST_F(BadPeerTest, AnEndThatIsNotThere) {
+TEST_F(BadPeerTest, AnEndBeforeAllBytesHaveArrived) {
   meet();
   EXPECT_TRUE(peer_->send_data(pattern(10)).ok());
   WireWriter total;
@@ -229,13 +229,13 @@ TEST_F(BadPeerTest, BytesAfterTheEnd) {
   EXPECT_EQ(stream_.write(pattern(10'000), soon()).code(), Errc::kBadMessage);
 }
 
-TEST_F(BadPeerTest, SaysThatAllIsTakenBeforeTheEnd) {
+TEST_F(BadPeerTest, ReportsAllAsTakenBeforeTheEnd) {
   meet();
   (void)peer_->send({.kind = SegmentKind::kFinished});
   expect_refused("says that all is taken");
 }
 
-TEST_F(BadPeerTest, SaysThatAllIsTakenWithBlocksInHand) {
+TEST_F(BadPeerTest, ReportsAllAsTakenWhileItHoldsBlocks) {
   meet();
   ASSERT_TRUE(stream_.write(pattern(10), soon()).ok());
   auto finishing = std::async(std::launch::async, [this] { return stream_.finish(soon()); });

@@ -5,7 +5,7 @@
 namespace rdmacomm {
 namespace {
 
-TEST(Credits, CountWhatIsTakenAndGivenBack) {
+TEST(Credits, CountTakenAndReturnedOnes) {
   Credits receives;
   receives.take();
   receives.take();
@@ -23,7 +23,7 @@ TEST(Credits, MoreThanIsInUseIsRefused) {
   EXPECT_EQ(receives.give_back_until(1), 1U);
 }
 
-TEST(Credits, TheEndThatReadsKnowsWhatTheOtherHasBeenTold) {
+TEST(Credits, TheReaderCountsUnreportedCredits) {
   Credits receives;
   for (int i = 0; i < 3; ++i) receives.take();
   receives.give_back();
@@ -35,7 +35,7 @@ TEST(Credits, TheEndThatReadsKnowsWhatTheOtherHasBeenTold) {
   EXPECT_EQ(receives.in_use_as_told(), 1U);
 }
 
-TEST(Credits, GoRoundTheirModulus) {
+TEST(Credits, WrapAroundAtTheirModulus) {
   Credits receives;
   for (std::uint32_t i = 0; i < kCreditModulus + 5; ++i) {
     receives.take();

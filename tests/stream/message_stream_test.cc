@@ -116,12 +116,12 @@ TEST(MessageStreamTest, MessagesOfEverySizeArriveAsTheyWereSent) {
   }
 }
 
-TEST(MessageStreamTest, WithoutImmediateDataTheyDoTheSame) {
+TEST(MessageStreamTest, MessagesArriveWithoutImmediateDataToo) {
   MessagePair pair(PollingMode::kBusyPoll, 16 * kLargest, false);
   expect_arrive(pair.client, pair.server, kSizes);
 }
 
-TEST(MessageStreamTest, ManyOfRandomSizesGoBothWays) {
+TEST(MessageStreamTest, ManyOfRandomSizesAreSentBothWays) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
@@ -137,7 +137,7 @@ TEST(MessageStreamTest, ManyOfRandomSizesGoBothWays) {
   other.get();
 }
 
-TEST(MessageStreamTest, BothSidesMaySendLargeOnesAtOnceBeforeTheyReceive) {
+TEST(MessageStreamTest, BothEndsMaySendLargeOnesBeforeTheyReceive) {
   MessagePair pair;
   auto other = std::async(std::launch::async, [&] {
     expect_ok(pair.server.send(pattern(6 * kLargest, 1), soon()));
@@ -156,7 +156,7 @@ TEST(MessageStreamTest, MessagesMayBeLargerThanThePool) {
   expect_arrive(pair.client, pair.server, {50 * kLargest, 3, 20 * kLargest + 1});
 }
 
-TEST(MessageStreamTest, APeerThatDoesNotReceiveIsWaitedForUntilTheDeadline) {
+TEST(MessageStreamTest, ASendWaitsForThePeerUntilTheDeadline) {
   MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
   EXPECT_EQ(pair.client.send(pattern(50 * kLargest), tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client.status().code(), Errc::kAborted);  // a partly sent message cannot be revoked
@@ -185,7 +185,7 @@ TEST(MessageStreamTest, LentMemoryAndLeasesAreSentWithoutACopy) {
   EXPECT_EQ(pair.client_pool.counts().leased_bytes, 0U);
 }
 
-TEST(MessageStreamTest, CloseEndsBothWaysInOrder) {
+TEST(MessageStreamTest, CloseEndsBothDirectionsInOrder) {
   MessagePair pair;
   auto sent = sending(pair.client, {5000, 10});
   EXPECT_EQ(receive(pair.server).value().size(), 5000U);
@@ -249,7 +249,7 @@ TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
 
 /// An end that only reads posts fewer receives, and an end that only writes small messages does too. A receive is never
 /// missing (rnr_retry is 0).
-TEST(MessageStreamTest, OneWay) {
+TEST(MessageStreamTest, OneDirection) {
   StreamOptions reader = small_stream();
   reader.write_blocks = reader.borrowed_blocks = 0;
   StreamOptions writer = small_stream();
@@ -365,7 +365,7 @@ TEST_F(BadMessagesTest, APartThatIsNotRegistered) {
   EXPECT_EQ(received().code(), Errc::kRemoteAccess);
 }
 
-TEST_F(BadMessagesTest, TakesWhatWasNotAnnounced) {
+TEST_F(BadMessagesTest, TakesAPartThatWasNotAnnounced) {
   (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
   expect_refused("has taken 1 parts, of 0");
 }

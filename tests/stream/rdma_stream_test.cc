@@ -41,7 +41,7 @@ void expect_arrives(RDMAStream& from, RDMAStream& to, std::size_t bytes) {
 
 // Bytes ---------------------------------------------------------------------------------------------------------------
 
-TEST(RDMAStreamTest, BytesOfEveryNumberArriveAndThenTheEnd) {
+TEST(RDMAStreamTest, AnyNumberOfBytesArrivesAndThenTheEnd) {
   for (const std::size_t bytes : {0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 8192, 100'000}) {
     StreamPair pair;
     expect_arrives(pair.client, pair.server, static_cast<std::size_t>(bytes));
@@ -60,7 +60,7 @@ TEST(RDMAStreamTest, WithoutImmediateDataCreditsAndBlocksAreTheSame) {
   EXPECT_GT(pair.server.counts().credits_sent + pair.client.counts().credits_sent, 0U);
 }
 
-TEST(RDMAStreamTest, BothWaysAreIndependent) {
+TEST(RDMAStreamTest, BothDirectionsAreIndependent) {
   StreamPair pair;
   auto there = writing(pair.client, pattern(50'000));
   auto back = writing(pair.server, pattern(70'000, 5));
@@ -71,13 +71,13 @@ TEST(RDMAStreamTest, BothWaysAreIndependent) {
   expect_ok(back.get());
 }
 
-TEST(RDMAStreamTest, OneWayGoesOnWhenTheOtherHasEnded) {
+TEST(RDMAStreamTest, OneDirectionContinuesWhenTheOtherHasEnded) {
   StreamPair pair;
   expect_arrives(pair.client, pair.server, 3000);
   expect_arrives(pair.server, pair.client, 3000);
 }
 
-TEST(RDMAStreamTest, TheEndStaysTheEnd) {
+TEST(RDMAStreamTest, TheEndIsReportedAgain) {
   StreamPair pair;
   expect_arrives(pair.client, pair.server, 10);
   std::array<std::byte, 1> more;
@@ -123,7 +123,7 @@ TEST(RDMAStreamTest, RandomPiecesArriveInOrder) {
   }
 }
 
-TEST(RDMAStreamTest, EndsMayDiffer) {
+TEST(RDMAStreamTest, EndsMayHaveDifferentOptions) {
   const StreamOptions large{.block_bytes = 5000, .write_blocks = 7, .read_blocks = 1, .borrowed_blocks = 0};
   StreamPair pair(large, small_stream());
   EXPECT_EQ(pair.client.block_bytes(), 1024U);
@@ -144,7 +144,7 @@ TEST(RDMAStreamTest, SmallWritesAreGatheredIntoBlocks) {
   EXPECT_EQ(pair.server.next(soon()).value().size(), 1000U);
 }
 
-TEST(RDMAStreamTest, LentMemoryIsTheOneThatIsSentFrom) {
+TEST(RDMAStreamTest, LentMemoryIsSentWithoutACopy) {
   StreamPair pair;
   const auto first = pair.client.lend(soon());
   ASSERT_TRUE(first.has_value());
@@ -165,11 +165,11 @@ TEST(RDMAStreamTest, CommittingMoreThanWasLentIsABug) {
   EXPECT_DEATH((void)pair.client.commit(1025), "more is committed");
 }
 
-TEST(RDMAStreamTest, AnEmptyStreamIsNamedAsOne) {
+TEST(RDMAStreamTest, UsingAnEmptyStreamNamesIt) {
   EXPECT_DEATH((void)RDMAStream().counts(), "an empty stream was used");
 }
 
-TEST(RDMAStreamTest, CommittingWhatWasNotLentIsABug) {
+TEST(RDMAStreamTest, CommittingWithoutALoanIsABug) {
   StreamPair pair;
   expect_ok(pair.client.commit(0));
   EXPECT_DEATH((void)pair.client.commit(1), "more is committed");
@@ -210,7 +210,7 @@ TEST(RDMAStreamTest, TheBlockThatWasSentLastIsLentFirst) {
   EXPECT_LE(in_use, 3U) << "blocks of 8; where one is signaled of two, three can be on their way";
 }
 
-TEST(RDMAStreamTest, AnUnreleasedReaderStopsTheWriterAndAReleaseLetsItGoOn) {
+TEST(RDMAStreamTest, AReleaseLetsAStoppedWriterContinue) {
   StreamPair pair;
   std::vector<StreamBlock> held;
   for (std::size_t i = 0; i < 4; ++i) {
@@ -288,7 +288,7 @@ TEST(RDMAStreamTest, ReadingAndLendingMix) {
 
 // Borrowed memory -----------------------------------------------------------------------------------------------------
 
-TEST(RDMAStreamTest, BlocksGoOnToAnotherStreamWithoutACopy) {
+TEST(RDMAStreamTest, BlocksAreForwardedToAnotherStreamWithoutACopy) {
   const StreamOptions options = small_stream();
   StreamPair up(options);
   EndPointPair ends(config_for(options), config_for(options));
@@ -324,7 +324,7 @@ TEST(RDMAStreamTest, BlocksGoOnToAnotherStreamWithoutACopy) {
   expect_ok(written.get());
 }
 
-TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
+TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentInOrder) {
   StreamPair pair;
   auto owner = std::make_shared<RDMABuffer>(RDMABuffer::allocate(pair.ends.device, {.block_bytes = 5000}).value());
   std::ranges::copy(pattern(5000, 7), owner->data());
@@ -341,7 +341,7 @@ TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
 }
 
 /// Neither the limit of borrowed slices nor the peer's credits make the writer poll here.
-TEST(RDMAStreamTest, LargeBorrowedSlicesAreGivenBackAsSoonAsTheyAreSent) {
+TEST(RDMAStreamTest, LargeBorrowedSlicesAreReleasedAsSoonAsTheyAreSent) {
   constexpr std::uint32_t kBytes = 64 << 10;
   StreamOptions options = small_stream();
   options.block_bytes = kBytes;
@@ -360,7 +360,7 @@ TEST(RDMAStreamTest, LargeBorrowedSlicesAreGivenBackAsSoonAsTheyAreSent) {
 }
 
 /// FINISHED uses the receive that HELLO used.
-TEST(RDMAStreamTest, OneReceiveLessIsPostedUntilThereIsAnEndToBeAnswered) {
+TEST(RDMAStreamTest, TheReceiveForFinishedIsPostedAtTheEnd) {
   StreamPair pair;
   const RDMAChannel& channel = *pair.ends.client->channel(kStreamChannel);
   EXPECT_EQ(channel.outstanding_recvs(), small_stream().recv_depth() - 1);
@@ -370,7 +370,7 @@ TEST(RDMAStreamTest, OneReceiveLessIsPostedUntilThereIsAnEndToBeAnswered) {
   EXPECT_EQ(channel.outstanding_recvs(), small_stream().recv_depth());
 }
 
-TEST(RDMAStreamTest, SoManyBorrowedSlicesAtATime) {
+TEST(RDMAStreamTest, BorrowedSlicesAreLimited) {
   StreamPair pair;
   const auto memory = RDMABuffer::allocate(pair.ends.device, {.block_bytes = 4096}).value();
   expect_ok(pair.client.write_from(memory.at(0), nullptr, soon()));
@@ -398,7 +398,7 @@ TEST(RDMAStreamTest, FinishWaitsUntilThePeerHasTakenEverything) {
   EXPECT_EQ(pair.client.lend(soon()).code(), Errc::kWrongState);
 }
 
-TEST(RDMAStreamTest, CloseEndsBothWaysInOrder) {
+TEST(RDMAStreamTest, CloseEndsBothDirectionsInOrder) {
   for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
     StreamPair pair(small_stream(), mode);
     expect_ok(pair.client.write(pattern(10), soon()));
@@ -413,7 +413,7 @@ TEST(RDMAStreamTest, CloseEndsBothWaysInOrder) {
   }
 }
 
-TEST(RDMAStreamTest, CloseMayComeAfterTheEndWasReadAndFinishWasCalled) {
+TEST(RDMAStreamTest, CloseMayFollowFinishAndTheEnd) {
   StreamPair pair;
   auto written = writing(pair.client, pattern(3000));
   EXPECT_TRUE(read_all(pair.server) == pattern(3000));
@@ -436,7 +436,7 @@ TEST(RDMAStreamTest, CloseWaitsForThePeersEnd) {
   expect_ok(finishing.get());
 }
 
-TEST(RDMAStreamTest, ACloseThatABlockHoldsUpSaysSo) {
+TEST(RDMAStreamTest, ACloseThatWaitsForABlockSaysSo) {
   StreamPair pair;
   expect_ok(pair.server.write(std::as_bytes(std::span("abc", 3)), soon()));
   expect_ok(pair.server.flush(soon()));
@@ -445,7 +445,7 @@ TEST(RDMAStreamTest, ACloseThatABlockHoldsUpSaysSo) {
   EXPECT_THAT(pair.client.close(tiny()).message(), HasSubstr("the application holds 1 block"));
 }
 
-TEST(RDMAStreamTest, BytesThatNobodyHasReadMakeOfACloseAnAbort) {
+TEST(RDMAStreamTest, CloseWithUnreadBytesIsAnAbort) {
   for (const bool partly_read : {false, true}) {
     StreamPair pair;
     expect_ok(pair.client.write(pattern(10), soon()));
@@ -461,7 +461,7 @@ TEST(RDMAStreamTest, BytesThatNobodyHasReadMakeOfACloseAnAbort) {
   }
 }
 
-TEST(RDMAStreamTest, AnAbortHasAReasonOnBothSides) {
+TEST(RDMAStreamTest, AnAbortHasAReasonAtBothEnds) {
   StreamPair pair;
   expect_ok(pair.client.write(pattern(10), soon()));
   expect_ok(pair.client.flush(soon()));
@@ -501,7 +501,7 @@ TEST(RDMAStreamTest, AnAbortEndsTheWaitOfAnotherThread) {
   }
 }
 
-TEST(RDMAStreamTest, AStreamThatGoesUnfinishedIsNoEnd) {
+TEST(RDMAStreamTest, DestroyingAnUnfinishedStreamIsNoEnd) {
   StreamPair pair;
   expect_ok(pair.client.write(pattern(10), soon()));
   expect_ok(pair.client.flush(soon()));
@@ -513,7 +513,7 @@ TEST(RDMAStreamTest, AStreamThatGoesUnfinishedIsNoEnd) {
   EXPECT_THAT(read.error().message(), HasSubstr("closed before its end"));
 }
 
-TEST(RDMAStreamTest, WhoHasReadTheEndMayLeaveAtOnce) {
+TEST(RDMAStreamTest, AReaderMayCloseAtOnceAfterTheEnd) {
   for (int round = 0; round < 20; ++round) {
     StreamPair pair;
     auto written = writing(pair.client, pattern(3000));
@@ -537,7 +537,7 @@ TEST(RDMAStreamTest, APeerThatIsLostEndsAllWaits) {
   }
 }
 
-TEST(RDMAStreamTest, TheEndOfThisSidesEndpointEndsIt) {
+TEST(RDMAStreamTest, TheEndOfTheLocalEndpointEndsIt) {
   StreamPair pair;
   auto reading = std::async(std::launch::async, [&] { return pair.client.next(soon()).code(); });
   pair.ends.client->stop();
@@ -600,13 +600,13 @@ TEST(RDMAStreamTest, AStreamIsInTheProtectionDomainOfItsChannel) {
   EXPECT_EQ(reading.get(), pattern(10'000));
 }
 
-TEST(RDMAStreamTest, APeerThatDoesNotComeIsWaitedForUntilTheDeadline) {
+TEST(RDMAStreamTest, OpeningWaitsForThePeerUntilTheDeadline) {
   EndPointPair ends(config_for(small_stream()));
   const auto opened = RDMAStream::open(ends.client, *ends.client->channel(kStreamChannel), small_stream(), tiny());
   EXPECT_EQ(opened.code(), Errc::kTimeout);
 }
 
-TEST(RDMAStreamTest, AWayWithoutBlocksIsNotThere) {
+TEST(RDMAStreamTest, ADirectionWithoutBlocksDoesNotExist) {
   StreamOptions reader = small_stream();
   reader.write_blocks = reader.borrowed_blocks = 0;
   StreamOptions writer = small_stream();

@@ -18,7 +18,7 @@ HeaderBytes encoded(const SegmentHeader& header) {
   return bytes;
 }
 
-TEST(SegmentHeader, ComesOutAsItWentIn) {
+TEST(SegmentHeader, IsDecodedAsItWasEncoded) {
   const SegmentHeader header{.kind = SegmentKind::kEnd, .credit = 0x00fffffe, .length = 8, .value = 0x01020304};
   const HeaderBytes bytes = encoded(header);
   EXPECT_EQ(bytes[0], std::byte{4});
@@ -32,7 +32,7 @@ TEST(SegmentHeader, ComesOutAsItWentIn) {
   EXPECT_EQ(decoded->value, header.value);
 }
 
-TEST(SegmentHeader, WhatIsNoneIsRefused) {
+TEST(SegmentHeader, InvalidHeadersAreRefused) {
   const auto refused = [](const HeaderBytes& bytes, std::size_t segment, const char* why) {
     const auto decoded = SegmentHeader::decode(bytes, segment);
     EXPECT_EQ(decoded.code(), Errc::kBadMessage);
@@ -54,7 +54,7 @@ TEST(SegmentHeader, WhatIsNoneIsRefused) {
   refused(kind, 116, "unknown kind 16777218");
 }
 
-TEST(SegmentHeader, DataAndCreditsAlsoGoAsImmediateData) {
+TEST(SegmentHeader, DataAndCreditsCanBeImmediateData) {
   const auto data = header_of(immediate_of(SegmentKind::kData, 0x00abcdef), 7);
   ASSERT_TRUE(data.has_value());
   EXPECT_EQ(data->kind, SegmentKind::kData);
@@ -66,7 +66,7 @@ TEST(SegmentHeader, DataAndCreditsAlsoGoAsImmediateData) {
   EXPECT_EQ(header_of(0, 0).code(), Errc::kBadMessage);
 }
 
-TEST(StreamHello, ComesOutAsItWentIn) {
+TEST(StreamHello, IsDecodedAsItWasEncoded) {
   const StreamHello hello{.mode = StreamMode::kMessages, .block_bytes = 65536, .read_blocks = 7, .part_bytes = 9};
   const auto bytes = hello.encode();
   EXPECT_EQ(bytes.size(), StreamHello::kWireBytes);
@@ -78,7 +78,7 @@ TEST(StreamHello, ComesOutAsItWentIn) {
   EXPECT_EQ(decoded->part_bytes, 9U);
 }
 
-TEST(StreamHello, WhatIsNoneIsRefused) {
+TEST(StreamHello, InvalidHellosAreRefused) {
   const auto good = StreamHello{.block_bytes = 4096, .read_blocks = 1}.encode();
   const auto changed = [&](std::size_t at, int value) {
     auto bytes = good;
@@ -104,7 +104,7 @@ TEST(StreamHello, WhatIsNoneIsRefused) {
   EXPECT_EQ(StreamHello::decode(longer).code(), Errc::kBadMessage);
 }
 
-TEST(Announcement, ComesOutAsItWentIn) {
+TEST(Announcement, IsDecodedAsItWasEncoded) {
   const Announcement announcement{
       .region = {.address = 4096, .length = 50, .rkey = 3}, .message_bytes = 80, .offset = 30};
   const auto bytes = announcement.encode();
@@ -119,7 +119,7 @@ TEST(Announcement, ComesOutAsItWentIn) {
   }
 }
 
-TEST(Announcement, WhatLeavesItsMessageIsRefused) {
+TEST(Announcement, APartBeyondItsMessageIsRefused) {
   const auto code = [](std::uint64_t length, std::uint64_t message, std::uint64_t offset) {
     const Announcement announcement{.region = {.length = length}, .message_bytes = message, .offset = offset};
     return Announcement::decode(announcement.encode()).code();
@@ -142,7 +142,7 @@ TEST(StreamEnd, IsOneNumber) {
   EXPECT_EQ(StreamEnd::decode(longer).code(), Errc::kBadMessage);
 }
 
-TEST(StreamAbort, SaysWhyInOneLine) {
+TEST(StreamAbort, HasItsReasonInOneLine) {
   EXPECT_EQ(StreamAbort::decode(StreamAbort{"the disk is full"}.encode())->reason, "the disk is full");
   EXPECT_EQ(StreamAbort::decode(StreamAbort{"one\ntwo"}.encode())->reason, "one?two");
   const auto longest = StreamAbort{std::string(1000, 'x')}.encode();

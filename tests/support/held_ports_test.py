@@ -15,7 +15,7 @@ class HoldPorts(unittest.TestCase):
                 with socket.create_server((host, port)), socket.create_connection(("127.0.0.1", port)):
                     pass
 
-    def test_nobody_else_is_given_them(self):
+    def test_no_other_process_gets_them(self):
         ports = set(hold_ports(self, 300))
         self.assertEqual(len(ports), 300)
         self.assertFalse(ports & set(hold_ports(self, 300)))

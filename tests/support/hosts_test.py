@@ -106,7 +106,7 @@ class HostsTest(unittest.TestCase):
                 with self.subTest(address):
                     self.assert_reaches(hosts, 1, address)
 
-    def test_nothing_is_left(self):
+    def test_nothing_remains(self):
         for failure in (None, ValueError, KeyboardInterrupt):
             with self.subTest(failure):
                 try:
@@ -120,7 +120,7 @@ class HostsTest(unittest.TestCase):
                 self.assertEqual(sleeper.returncode, -signal.SIGKILL)
                 self.assertNotIn(f"-{os.getpid()}-", namespaces())
 
-    def test_what_a_killed_process_left_is_removed(self):
+    def test_remains_of_a_killed_process_are_removed(self):
         program = "import hosts, os, signal; hosts.Hosts(2).__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
         killed = subprocess.Popen([sys.executable, "-c", program], cwd=os.path.dirname(os.path.abspath(__file__)))
         self.assertEqual(killed.wait(SECONDS), -signal.SIGKILL)

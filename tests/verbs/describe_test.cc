@@ -24,7 +24,7 @@ TEST(Describe, NamesPortsAndLinks) {
   EXPECT_EQ(gid_type_text(9), "GID type 9");
 }
 
-TEST(Describe, MtuGoesThereAndBack) {
+TEST(Describe, MtuIsConvertedBothWays) {
   for (const std::uint32_t bytes : {256U, 512U, 1024U, 2048U, 4096U}) {
     ibv_mtu mtu{};
     ASSERT_TRUE(mtu_from_bytes(bytes, mtu));

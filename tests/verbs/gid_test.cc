@@ -13,7 +13,7 @@ ibv_gid gid(const char* text) {
   return made;
 }
 
-TEST(Gid, ReachIsThatOfTheAddress) {
+TEST(Gid, ReachFollowsFromTheAddress) {
   for (const char* text : {"::ffff:10.0.0.1", "::ffff:169.253.0.1", "2001:db8::1", "fd00::1", "fec0::1", "::2"}) {
     EXPECT_EQ(reach_of(gid(text)), Reach::kRoutable) << text;
   }
@@ -25,7 +25,7 @@ TEST(Gid, ReachIsThatOfTheAddress) {
   }
 }
 
-TEST(Gid, AnAddressOfASocketIsOne) {
+TEST(Gid, ASocketAddressConvertsToAGid) {
   sockaddr_in ipv4{};
   ipv4.sin_family = AF_INET;
   ASSERT_EQ(inet_pton(AF_INET, "10.2.0.1", &ipv4.sin_addr), 1);
@@ -38,7 +38,7 @@ TEST(Gid, AnAddressOfASocketIsOne) {
   EXPECT_TRUE(is_empty(gid_of(reinterpret_cast<const sockaddr&>(ipv6))));
 }
 
-TEST(Gid, AnAddressOfASocketIsMadeOfOne) {
+TEST(Gid, AGidConvertsToASocketAddress) {
   const SocketAddress ipv4 = socket_address_of(gid("::ffff:10.2.0.1"), 4711, 3);
   ASSERT_EQ(ipv4.length, sizeof(sockaddr_in));
   EXPECT_EQ(ipv4.get()->sa_family, AF_INET);
@@ -54,7 +54,7 @@ TEST(Gid, AnAddressOfASocketIsMadeOfOne) {
   }
 }
 
-TEST(Gid, TheInterfaceIsThatOfALinksAddressAlone) {
+TEST(Gid, OnlyALinkLocalAddressHasAnInterface) {
   const auto scope = [](const char* text) {
     const SocketAddress address = socket_address_of(gid(text), 1, 3);
     return reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_scope_id;

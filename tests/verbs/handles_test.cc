@@ -41,7 +41,7 @@ TEST_F(HandlesTest, MovesTheOwnership) {
   EXPECT_EQ(fake_.calls("close_device"), 1);
 }
 
-TEST_F(HandlesTest, AssigningReleasesWhatWasOwned) {
+TEST_F(HandlesTest, AssigningReleasesTheOldObject) {
   ContextHandle context(api_, api_.open_device(fake_.devices[0].get()));
   context = ContextHandle(api_, api_.open_device(fake_.devices[0].get()));
   EXPECT_EQ(fake_.live(), 1);

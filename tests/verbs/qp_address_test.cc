@@ -35,7 +35,7 @@ Result<QpAddress> decoded(std::span<const std::byte> bytes) {
   return QpAddress::decode(bytes);
 }
 
-TEST(QpAddress, TravelsUnchanged) {
+TEST(QpAddress, IsDecodedAsItWasEncoded) {
   const QpAddress sent = example();
   const auto bytes = encoded(sent);
   ASSERT_EQ(bytes.size(), kWireBytes);
@@ -53,7 +53,7 @@ TEST(QpAddress, TravelsUnchanged) {
   EXPECT_EQ(got->transport, sent.transport);
 }
 
-TEST(QpAddress, WhatFollowsItIsABadMessage) {
+TEST(QpAddress, TrailingBytesAreABadMessage) {
   auto bytes = encoded(example());
   bytes.push_back(std::byte{0x5a});
   EXPECT_EQ(QpAddress::decode(bytes).code(), Errc::kBadMessage);
@@ -67,7 +67,7 @@ TEST(QpAddress, EachTruncationIsABadMessage) {
   }
 }
 
-TEST(QpAddress, WhatIsReservedMustBeZero) {
+TEST(QpAddress, ReservedFieldsMustBeZero) {
   auto bytes = encoded(example());
   bytes.back() = std::byte{1};
   EXPECT_EQ(decoded(bytes).code(), Errc::kBadMessage);
@@ -112,7 +112,7 @@ TEST(QpAddress, SurvivesMutations) {
   }
 }
 
-TEST(QpAddress, TextNamesWhatMatters) {
+TEST(QpAddress, TextNamesTheImportantFields) {
   QpAddress address = example();
   const std::uint8_t ipv4[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
   std::memcpy(address.gid.raw.data(), ipv4, sizeof(ipv4));

@@ -24,7 +24,7 @@ bool has_rdma_cm() {
   return channel != nullptr;
 }
 
-TEST(CmConnector, WithoutRdmaCmItSaysWhatToDo) {
+TEST(CmConnector, WithoutRdmaCmTheErrorNamesTheRemedy) {
   if (has_rdma_cm()) GTEST_SKIP() << "this machine has rdma_cm";
   const auto connected = CmConnector::connect({"127.0.0.1", 2020});
   EXPECT_EQ(connected.code(), Errc::kNotSupported);
@@ -34,7 +34,7 @@ TEST(CmConnector, WithoutRdmaCmItSaysWhatToDo) {
   EXPECT_THAT(listening.error().context, HasSubstr("ConnectorKind::kTcp"));
 }
 
-TEST(CmListener, AnAddressThatIsNotOfThisHostIsNotInUse) {
+TEST(CmListener, AForeignAddressIsNotReportedAsInUse) {
   if (!has_rdma_cm()) GTEST_SKIP() << "this machine has no rdma_cm";
   const auto listening = CmListener::listen({"192.0.2.1", 2020});
   EXPECT_EQ(listening.code(), std::errc::address_not_available) << listening.status().message();
@@ -63,7 +63,7 @@ TEST(CmRequests, AreFoundByTheirTokenAndEndWithTheirConnector) {
   EXPECT_EQ(registry.find(entered->first), nullptr);
 }
 
-TEST(CmRequests, AreFewAndHaveNumbersOfTheirOwn) {
+TEST(CmRequests, AreLimitedAndHaveUniqueNumbers) {
   const auto entered = CmRegistry().enter();
   ASSERT_TRUE(entered);
   CmRequests& requests = *entered->second;
@@ -77,7 +77,7 @@ TEST(CmRequests, AreFewAndHaveNumbersOfTheirOwn) {
   EXPECT_TRUE(requests.has_room(CmRequests::kMax));
 }
 
-TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {
+TEST(CmRequests, AWaitForOneEndsWithItsConnection) {
   const auto entered = CmRegistry().enter();
   ASSERT_TRUE(entered);
   testing::TcpPair pair;
@@ -90,7 +90,7 @@ TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {
   EXPECT_THAT(ended.message(), HasSubstr("closed the connection without notice"));
 }
 
-TEST(CmRequests, AWaitForOneEndsWhenItComesAndWhenItIsCancelled) {
+TEST(CmRequests, AWaitForOneEndsWhenItArrivesOrIsCancelled) {
   const auto entered = CmRegistry().enter();
   ASSERT_TRUE(entered);
   const auto stop = WakeEvent::create();
@@ -108,7 +108,7 @@ TEST(CmRequests, AWaitForOneEndsWhenItComesAndWhenItIsCancelled) {
   EXPECT_EQ(third.get(), Errc::kStopped);
 }
 
-TEST(ConnectorKind, TextsComeBack) {
+TEST(ConnectorKind, IsParsedFromItsText) {
   for (const ConnectorKind kind : {ConnectorKind::kAuto, ConnectorKind::kTcp, ConnectorKind::kCm}) {
     EXPECT_EQ(*connector_kind_from(to_text(kind)), kind);
   }

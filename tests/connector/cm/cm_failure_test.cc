@@ -22,11 +22,11 @@ class CmFailureTest : public ::testing::Test {
   ibv_context context_{};
 };
 
-TEST_F(CmFailureTest, WhatIsFlushedHasEndedWithTheConnection) {
+TEST_F(CmFailureTest, AFlushedRequestIsNoCause) {
   EXPECT_FALSE(of(IBV_WC_WR_FLUSH_ERR));
 }
 
-TEST_F(CmFailureTest, WhatTheDeviceSaysIsTheCause) {
+TEST_F(CmFailureTest, TheErrorOfTheDeviceIsTheCause) {
   EXPECT_THAT(of(IBV_WC_RETRY_EXC_ERR).value(), HasSubstr("the peer did not answer"));
   EXPECT_THAT(of(IBV_WC_RETRY_EXC_ERR).value(), HasSubstr("(transport retry counter exceeded)"));
   EXPECT_THAT(of(IBV_WC_LOC_QP_OP_ERR).value(), HasSubstr("the local device refused the request"));
@@ -42,7 +42,7 @@ TEST_F(CmFailureTest, OnIwarpAFailedQueuePairIsTheConnectionsEnd) {
   EXPECT_FALSE(of(ENOTCONN));
 }
 
-TEST_F(CmFailureTest, OnIwarpOtherErrorsAreToldAsWell) {
+TEST_F(CmFailureTest, OnIwarpOtherErrorsAreReportedToo) {
   be_iwarp();
   EXPECT_THAT(of(IBV_WC_LOC_PROT_ERR).value(), HasSubstr("not registered"));
   EXPECT_THAT(of(IBV_WC_LOC_LEN_ERR).value(), HasSubstr("longer than the receive"));

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 constexpr CmPrivateData kData{
     .purpose = CmPurpose::kQueuePair, .token = 0x0123456789abcdef, .qpn = 0xabcdef, .slots = 64, .slot_bytes = 1024};
 
-TEST(CmPrivateData, ComesBackAsItWas) {
+TEST(CmPrivateData, IsDecodedAsItWasEncoded) {
   const auto bytes = kData.encode();
   EXPECT_EQ(bytes.size(), 28U);
   const auto back = CmPrivateData::decode(bytes);
@@ -37,7 +37,7 @@ TEST(CmPrivateData, TruncatedAnywhereItIsRefused) {
   }
 }
 
-TEST(CmPrivateData, AnotherProgramsIsRefused) {
+TEST(CmPrivateData, DataOfAnotherProgramIsRefused) {
   auto bytes = kData.encode();
   bytes[0] = std::byte{'X'};
   const auto refused = CmPrivateData::decode(bytes);

@@ -17,18 +17,18 @@ std::error_code code_of(rdma_cm_event_type type, int status) {
   return error.code;
 }
 
-TEST(CmRefusal, NobodyListens) {
+TEST(CmRefusal, NoListener) {
   EXPECT_EQ(code_of(RDMA_CM_EVENT_REJECTED, 8), std::errc::connection_refused);
   EXPECT_EQ(code_of(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED), std::errc::connection_refused);
   EXPECT_EQ(code_of(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNREFUSED), std::errc::connection_refused);
 }
 
-TEST(CmRefusal, WhoListensSaysNo) {
+TEST(CmRefusal, TheListenerRefuses) {
   EXPECT_EQ(code_of(RDMA_CM_EVENT_REJECTED, 28), Errc::kPeerRefused);
   EXPECT_EQ(code_of(RDMA_CM_EVENT_REJECTED, -ECONNRESET), Errc::kPeerRefused);
 }
 
-TEST(CmRefusal, AnotherVersionSaysWhich) {
+TEST(CmRefusal, AnotherVersionIsNamed) {
   auto words = CmPrivateData{}.encode();
   words[4] = std::byte{9};
   const Error error =

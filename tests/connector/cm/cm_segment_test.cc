@@ -15,7 +15,7 @@ std::vector<std::byte> segment_of(const CmSegment& header, std::size_t bytes) {
   return segment;
 }
 
-TEST(CmSegment, ComesBackAsItWas) {
+TEST(CmSegment, IsDecodedAsItWasEncoded) {
   const CmSegment header{.length = 0x0103, .credits = 0x2040, .flags = CmSegment::kLast};
   const auto segment = segment_of(header, 0x0103);
   EXPECT_EQ(segment[0], std::byte{3});
@@ -27,14 +27,14 @@ TEST(CmSegment, ComesBackAsItWas) {
   EXPECT_EQ(back->flags, header.flags);
 }
 
-TEST(CmSegment, OfAnotherLengthThanItSaysIsNone) {
+TEST(CmSegment, ASegmentOfAnotherLengthThanItStatesIsRefused) {
   for (const std::size_t bytes : {0, 4, 6, 1016}) {
     EXPECT_FALSE(CmSegment::decode(segment_of({.length = 5}, bytes)).has_value()) << bytes;
   }
   EXPECT_TRUE(CmSegment::decode(segment_of({.length = 5}, 5)).has_value());
 }
 
-TEST(CmSegment, ShorterThanAHeaderIsNone) {
+TEST(CmSegment, ASegmentShorterThanAHeaderIsRefused) {
   const auto segment = segment_of({}, 0);
   for (std::size_t bytes = 0; bytes < segment.size(); ++bytes) {
     EXPECT_FALSE(CmSegment::decode(std::span(segment).first(bytes)).has_value()) << bytes;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kSlots = 16;
 
-TEST(SegmentWindow, DataLeavesTheLastCreditAlone) {
+TEST(SegmentWindow, DataDoesNotUseTheLastCredit) {
   SegmentWindow window(kSlots, 3);
   EXPECT_TRUE(window.may_send());
   (void)window.sent();
@@ -31,7 +31,7 @@ TEST(SegmentWindow, CreditsAreGivenAtHalfOfTheReceives) {
   EXPECT_EQ(window.sent(), 0) << "each is given once";
 }
 
-TEST(SegmentWindow, MoreCreditsThanReceivesAreABrokenPeer) {
+TEST(SegmentWindow, MoreCreditsThanReceivesAreAProtocolError) {
   SegmentWindow window(kSlots, kSlots);
   EXPECT_FALSE(window.received(1));
   (void)window.sent();
@@ -52,7 +52,7 @@ struct Side {
 };
 
 /// Both ends send at the same time and read at random times. In the end all messages must have been sent.
-TEST(SegmentWindow, TwoTalkersNeverOverrunAndNeverStick) {
+TEST(SegmentWindow, TwoSendersNeverOverrunEachOtherAndNeverBlock) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);

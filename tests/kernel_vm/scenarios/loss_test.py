@@ -21,10 +21,10 @@ class Loss:
             self.run_between(LAT_BW, *SHORT, "--ops=" + ",".join(OPERATIONS), seconds=30)
             return self.dropped()
 
-    def test_of_nothing(self):
+    def test_of_no_packets(self):
         self.assertEqual(self.run_losing(0), 0)
 
-    def test_of_one_percent(self):
+    def test_of_one_percent_of_the_packets(self):
         self.assertGreater(self.run_losing(1), 0)
 
 

@@ -81,7 +81,7 @@ class LostPeer:
         self.assert_misses_server(since, client, server, SILENCE)
         self.assert_misses_client(since, other_server, other_client, SILENCE)
 
-    def test_cable_that_swallows_everything(self):
+    def test_cable_that_loses_all_packets(self):
         """The processes live and the links are up, but no packet arrives any more, as behind a dead switch."""
         pairs = [self.run_until(moment) for moment in MOMENTS[:2]]
         with losing(100):

@@ -34,16 +34,16 @@ class Mismatch(Refusals):
         self.assertEqual(status, 0, err)
         self.assertRegex(err, "fe80:")
 
-    def test_gid_that_one_side_insists_on(self):
+    def test_gid_that_one_end_requires(self):
         """The peer uses the GID type of the end that has a fixed one."""
         out = self.run_between(PING_PONG, "--gid-index=0", "--iterations=10")
         self.assertEqual(len(re.findall("GID fe80:", out)), 2, out)
 
-    def test_gid_index_that_is_not_there(self):
+    def test_missing_gid_index(self):
         _, port = self.start_server(PING_PONG)
         self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=77"), "77", DEVICE)
 
-    def test_device_that_is_not_there(self):
+    def test_missing_device(self):
         self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", "--device=mlx5_9"), "mlx5_9", DEVICE, PEER_DEVICE)
 
     def test_port_that_is_down_before_connecting(self):
@@ -61,7 +61,7 @@ class Mismatch(Refusals):
 class MismatchByCm(Refusals):
     connector = "cm"
 
-    def test_nobody_listens(self):
+    def test_no_listener(self):
         self.assert_refused(self.start_client(PING_PONG, 4711, "--connect-timeout=2"), "nobody listens by rdma_cm",
                             re.escape(PEER_ADDRESS) + ":4711", "2 s")
 
@@ -71,7 +71,7 @@ class MismatchByCm(Refusals):
             self.assert_refused(self.start_client(PING_PONG, port, "--connect-timeout=2"), re.escape(PEER_ADDRESS),
                                 "(?i)unreachable|no route")
 
-    def test_device_that_is_not_on_the_way(self):
+    def test_device_that_is_not_on_the_route(self):
         """The client's --device names the device at the wrong end of the cable."""
         server, port = self.start_server(PING_PONG)
         self.assert_refused(self.start_client(PING_PONG, port, device=PEER_DEVICE), DEVICE, PEER_DEVICE, "--device")
@@ -79,7 +79,7 @@ class MismatchByCm(Refusals):
         self.assertEqual(server.finish(10)[0], 0)
 
     @unittest.skipIf(IS_IWARP, "iWARP has no choice of GIDs")
-    def test_gid_that_is_not_the_one_that_rdma_cm_goes_by(self):
+    def test_gid_that_rdma_cm_does_not_use(self):
         """One end has the fixed GID fe80::..., but rdma_cm uses ::ffff:10.2.0.x. A client without a fixed GID is
         served."""
         server, port = self.start_server(PING_PONG)
@@ -91,7 +91,7 @@ class MismatchByCm(Refusals):
         _, port = self.start_server(PING_PONG, "--gid-index=0")
         self.assert_refused(self.start_client(PING_PONG, port), "says", "::ffff:10.2.0.2 \\(RoCE v2\\)", "index 0 fe80:")
 
-    def test_server_on_another_device_than_it_is_reached_by(self):
+    def test_server_that_is_reached_over_another_device(self):
         server, port = self.start_server(PING_PONG, device=DEVICE)
         self.assert_refused(self.start_client(PING_PONG, port), DEVICE, PEER_DEVICE, "says")
 
@@ -99,13 +99,13 @@ class MismatchByCm(Refusals):
         self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", "--device=soft0", "--connector=cm"),
                             "soft0", "not known to rdma_cm", "tcp")
 
-    def test_port_that_another_listener_has(self):
+    def test_port_in_use(self):
         _, port = self.start_server(PING_PONG)
         other = self.start(PING_PONG, "--role=server", f"--port={port}", f"--device={PEER_DEVICE}", "--connector=cm")
         self.assert_refused(other, str(port), "another program listens there")
 
     @unittest.skipUnless(IS_IWARP, "RoCE is connected by TCP as well")
-    def test_tcp_cannot_do_it(self):
+    def test_tcp_cannot_connect_iwarp(self):
         self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", f"--device={DEVICE}", "--connector=tcp"),
                             DEVICE, "iWARP", "cm or auto")
 
@@ -118,13 +118,13 @@ class DifferentMtus(PairTest):
         out = self.run_between(PING_PONG, "--iterations=10", "--size=64K", *arguments, server_arguments=server_arguments)
         return int(re.search(r"path MTU (\d+)", out).group(1))
 
-    def test_of_either_side(self):
+    def test_of_either_interface(self):
         for end in ("a", "b"):
             with self.subTest(end), mtu_of(end, 1500):
                 self.assertEqual(self.path_mtu(), 1024)
         self.assertEqual(self.path_mtu(), 4096)
 
-    def test_asked_for_by_one_side(self):
+    def test_requested_by_one_end(self):
         self.assertEqual(self.path_mtu("--mtu=512"), 512)
         self.assertEqual(self.path_mtu(server_arguments=("--mtu=2048",)), 2048)
 

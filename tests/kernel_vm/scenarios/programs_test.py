@@ -45,7 +45,7 @@ class Chosen(PairTest):
 
     connector = "auto"
 
-    def test_nothing_is_named_but_the_server(self):
+    def test_only_the_server_is_named(self):
         server, port = self.start_server(PING_PONG)
         client = self.start(PING_PONG, f"--server={self.server_address}", f"--port={port}", "--iterations=10")
         out = self.assert_success(client.finish())

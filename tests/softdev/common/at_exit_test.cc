@@ -27,7 +27,7 @@ TEST(AtExit, IsCalledWhenTheProcessEnds) {
   EXPECT_EXIT(end(), ExitedWithCode(3), "the end");
 }
 
-TEST(AtExit, IsNotCalledOnceItIsGone) {
+TEST(AtExit, IsNotCalledOnceItIsDestroyed) {
   const auto end = [] {
     { const AtExit task(say_it); }
     std::exit(0);
@@ -43,7 +43,7 @@ TEST(AtExit, IsNotCalledInAChildOfItsOwner) {
 
 /// While tasks run, no other task may be added or removed. A child that is forked meanwhile is another process and must
 /// not wait.
-TEST(AtExit, AChildThatIsMadeMeanwhileIsNotHeldUp) {
+TEST(AtExit, AChildThatIsForkedMeanwhileDoesNotWait) {
   const auto end = [] {
     const AtExit task([] {
       const pid_t child = fork();

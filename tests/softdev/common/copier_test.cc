@@ -59,7 +59,7 @@ TEST_F(CopierTest, CopiesAllAndNothingElseWithTheLastByteLast) {
   }
 }
 
-TEST(CopierOrder, WhoSeesTheLastBytesSeesAll) {
+TEST(CopierOrder, AReaderThatSeesTheLastBytesSeesAll) {
   constexpr std::size_t kCount = Copier::kTurnsFrom + 2 * Copier::kPieceBytes;
   constexpr std::uint64_t kRounds = 20;
   std::vector<std::uint64_t> from(kCount / 8);

@@ -20,7 +20,7 @@ void put(ReusingQueue<std::string>& queue, const char* text) {
   queue.push_back() = text;
 }
 
-TEST(ReusingQueue, KeepsTheOrderWhileItGrowsAndTurns) {
+TEST(ReusingQueue, KeepsTheOrderWhileItGrowsAndWrapsAround) {
   ReusingQueue<std::string> queue;
   EXPECT_TRUE(queue.empty());
   for (const char* text : {"a", "b", "c"}) put(queue, text);
@@ -37,7 +37,7 @@ TEST(ReusingQueue, KeepsTheOrderWhileItGrowsAndTurns) {
   EXPECT_EQ(content(queue), "g");
 }
 
-TEST(ReusingQueue, LeavesEachWhereItIs) {
+TEST(ReusingQueue, DoesNotMoveItsElements) {
   ReusingQueue<int> queue;
   const int* const first = &(queue.push_back() = 1);
   for (int i = 2; i < 200; ++i) queue.push_back() = i;
@@ -45,7 +45,7 @@ TEST(ReusingQueue, LeavesEachWhereItIs) {
   EXPECT_EQ(*first, 1);
 }
 
-TEST(ReusingQueue, GivesAPlaceAgainWithTheMemoryThatItHas) {
+TEST(ReusingQueue, ReusesTheMemoryOfAPlace) {
   ReusingQueue<std::vector<int>> queue;
   queue.push_back().assign(1000, 1);
   const int* const memory = queue.front().data();
@@ -53,7 +53,7 @@ TEST(ReusingQueue, GivesAPlaceAgainWithTheMemoryThatItHas) {
   EXPECT_EQ(queue.push_back().data(), memory);
 }
 
-TEST(ReusingQueue, KeepsLittleOnceManyHaveLeft) {
+TEST(ReusingQueue, FreesMemoryAfterManyHaveLeft) {
   ReusingQueue<std::shared_ptr<int>> queue;
   const auto held = std::make_shared<int>(0);
   for (int i = 0; i < 1000; ++i) queue.push_back() = held;
@@ -61,7 +61,7 @@ TEST(ReusingQueue, KeepsLittleOnceManyHaveLeft) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(ReusingQueue, DoesWhatADequeDoes) {
+TEST(ReusingQueue, BehavesLikeADeque) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);

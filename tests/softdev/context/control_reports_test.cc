@@ -45,7 +45,7 @@ struct Reported {
   }
 };
 
-TEST(ControlReports, AFailureIsOneOfTheTwoEventsThatRequestsCause) {
+TEST(ControlReports, AFailureIsOneOfTheTwoEventsOfRequests) {
   for (const ibv_event_type known : {IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
     Reported scene;
     scene.report(known);

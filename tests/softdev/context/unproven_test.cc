@@ -8,7 +8,7 @@ namespace {
 
 constexpr Unproven::Clock::time_point kNow{std::chrono::hours(1)};
 
-TEST(Unproven, TheProcessWithTheMostGivesWayWithItsOldest) {
+TEST(Unproven, TheOldestOfTheProcessWithTheMostIsReplaced) {
   Unproven connections(4);
   connections.add(1, 10, kNow);
   connections.add(2, 20, kNow);
@@ -19,7 +19,7 @@ TEST(Unproven, TheProcessWithTheMostGivesWayWithItsOldest) {
   EXPECT_EQ(connections.gives_way(kNow), 2U);
 }
 
-TEST(Unproven, WhereEachProcessHasOneTheOldestHasItsTime) {
+TEST(Unproven, IfEachProcessHasOneTheOldestIsReplacedAfterItsTime) {
   Unproven connections(2);
   connections.add(1, 10, kNow);
   connections.add(2, 20, kNow + std::chrono::milliseconds(1));
@@ -27,7 +27,7 @@ TEST(Unproven, WhereEachProcessHasOneTheOldestHasItsTime) {
   EXPECT_EQ(connections.gives_way(kNow + Unproven::kTimeToProve), 1U);
 }
 
-TEST(Unproven, WhoHasProvenItTakesNoRoom) {
+TEST(Unproven, AProvenConnectionTakesNoRoom) {
   Unproven connections(1);
   connections.add(1, 10, kNow);
   connections.remove(1);

@@ -71,7 +71,7 @@ class GidTable : public ::testing::Test {
   std::optional<OwnNetwork> network;
 };
 
-TEST_F(GidTable, ADeviceWithoutAnyAddressHasALinkLocalOneOfItsOwn) {
+TEST_F(GidTable, ADeviceWithoutAnyAddressHasItsOwnLinkLocalOne) {
   const auto table = table_here();
   ASSERT_EQ(table.size(), 2U);
   const std::uint64_t guid = htobe64(device_guid(0));
@@ -84,7 +84,7 @@ TEST_F(GidTable, ADeviceWithoutAnyAddressHasALinkLocalOneOfItsOwn) {
   EXPECT_EQ(table[1].gid_type, static_cast<std::uint32_t>(IBV_GID_TYPE_ROCE_V2));
 }
 
-TEST_F(GidTable, LoopbackAloneIsBehindIt) {
+TEST_F(GidTable, LoopbackAddressesFollowIt) {
   network->ip("link set lo up");
   EXPECT_EQ(described(table_here(), IBV_GID_TYPE_ROCE_V2),
             (std::vector<std::string>{"link-local -", "::ffff:127.0.0.1 lo", "::1 lo"}));
@@ -113,7 +113,7 @@ TEST_F(GidTable, IsLaidOutAsOnConnectX) {
   EXPECT_EQ(table[3].gid_type, static_cast<std::uint32_t>(IBV_GID_TYPE_ROCE_V2));
 }
 
-TEST_F(GidTable, InterfacesThatAreDownAreNotThere) {
+TEST_F(GidTable, InterfacesThatAreDownAreOmitted) {
   network->add_interface("one");
   network->ip("address add 10.9.1.1/24 dev one");
   ASSERT_EQ(table_here().size(), 4U);
@@ -129,7 +129,7 @@ TEST_F(GidTable, InfiniBandHasTheDefaultGidAlone) {
   EXPECT_TRUE(is_local_gid(table_here(), table[0].gid)) << "another device of this host";
 }
 
-TEST_F(GidTable, WhatIsOfThisHost) {
+TEST_F(GidTable, DecidesWhichGidsAreLocal) {
   network->add_interface("one");
   network->ip("address add 10.9.1.1/24 dev one");
   const auto table = table_here();
@@ -158,7 +158,7 @@ TEST_F(GidTable, ALinkLocalTargetIsReachedByTheInterfaceOfTheOwnAddress) {
   EXPECT_TRUE(place_of(table, 5, table[0].gid).on_this_host);
 }
 
-TEST_F(GidTable, AnEntryOfNoInterfaceLeadsToNone) {
+TEST_F(GidTable, ATargetWithoutAnInterfaceHasNone) {
   network->ip("link set lo up");
   const TargetPlace place = place_of(table_here(), 1, gid("fe80::7"));
   EXPECT_FALSE(place.on_this_host);
@@ -180,7 +180,7 @@ TEST_F(GidTable, NetworkNamespacesAreDifferentHosts) {
   EXPECT_EQ(device_guid(0), guid);
 }
 
-TEST_F(GidTable, EachLeadsToThisHost) {
+TEST_F(GidTable, EachEntryReachesThisHost) {
   network->ip("link set lo up");
   network->add_interface("one");
   network->ip("address add 10.9.1.1/24 dev one");

@@ -86,7 +86,7 @@ class PortEvents : public ::testing::Test {
   std::optional<OwnNetwork> network;
 };
 
-TEST_F(PortEvents, AnAddressThatComesOrGoesChangesTheTable) {
+TEST_F(PortEvents, AnAddressThatIsAddedOrRemovedChangesTheTable) {
   const Node node;
   const int entries = port_of(node).gid_tbl_len;
   EXPECT_EQ(events_of(node), Events{});
@@ -100,7 +100,7 @@ TEST_F(PortEvents, AnAddressThatComesOrGoesChangesTheTable) {
   EXPECT_EQ(port_of(node).gid_tbl_len, entries);
 }
 
-TEST_F(PortEvents, AProcessWithoutAFreeDescriptorHearsOfItLater) {
+TEST_F(PortEvents, AProcessWithoutAFreeDescriptorGetsTheEventLater) {
   const Node node;
   const int entries = port_of(node).gid_tbl_len;
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -119,7 +119,7 @@ TEST_F(PortEvents, AProcessWithoutAFreeDescriptorHearsOfItLater) {
   EXPECT_EQ(port_of(node).gid_tbl_len, entries + 2);
 }
 
-TEST_F(PortEvents, TheTableIsWhatItIsNowAndKnownWithoutAskingWhileNothingChanges) {
+TEST_F(PortEvents, TheTableIsCurrentAndCachedWhileNothingChanges) {
   const Node node;
   const auto entries = static_cast<std::uint32_t>(port_of(node).gid_tbl_len);
   rlimit before{};
@@ -137,7 +137,7 @@ TEST_F(PortEvents, TheTableIsWhatItIsNowAndKnownWithoutAskingWhileNothingChanges
   EXPECT_EQ(events_of(node), (Events{IBV_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE})) << "that nobody has taken before";
 }
 
-TEST_F(PortEvents, SoDoesOneOfIpv6) {
+TEST_F(PortEvents, AnIpv6AddressChangesTheTableToo) {
   const Node node;
   network->run("echo 0 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
   const int entries = port_of(node).gid_tbl_len;
@@ -147,7 +147,7 @@ TEST_F(PortEvents, SoDoesOneOfIpv6) {
 }
 
 /// The descriptor is blocking: a program that finds it readable and takes an event must not wait for another one.
-TEST_F(PortEvents, WhatLeavesTheTableAsItWasIsNone) {
+TEST_F(PortEvents, AChangeThatDoesNotAffectTheTableIsNoEvent) {
   const Node node;
   network->ip("link set lo txqueuelen 500");
   network->ip("link set lo mtu 9000");
@@ -191,7 +191,7 @@ TEST_F(PortEvents, ThePortGoesDownWithTheLastInterface) {
   EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
 }
 
-TEST_F(PortEvents, ALinkThatWasLostForAMomentIsToldToWhoLooksLater) {
+TEST_F(PortEvents, AShortLossOfTheLinkIsReportedToALateReader) {
   const Node node;
   network->ip("link set lo down");
   network->ip("link set lo up");
@@ -221,7 +221,7 @@ TEST_F(PortEvents, AnInterfaceThatLeavesItsBridgeIsNotDown) {
   for (const ibv_event_type event : events_of(node)) EXPECT_EQ(event, IBV_EVENT_GID_CHANGE);
 }
 
-TEST_F(PortEvents, MoreChangesThanTheSocketHoldsEndWithWhatIsThere) {
+TEST_F(PortEvents, AfterMoreChangesThanTheSocketHoldsTheStateIsRight) {
   const Node node;
   network->ip("address add 10.9.1.1/32 dev lo");
   for (int i = 0; i < 5; ++i) network->run("seq -f 'link set lo mtu %g' 2000 2999 | ip -batch -");
@@ -232,7 +232,7 @@ TEST_F(PortEvents, MoreChangesThanTheSocketHoldsEndWithWhatIsThere) {
   EXPECT_EQ(port_of(node).state, IBV_PORT_DOWN);
 }
 
-TEST_F(PortEvents, EachContextIsTold) {
+TEST_F(PortEvents, EachContextGetsTheEvent) {
   const Node one;
   const Node other;
   network->ip("address add 10.9.1.1/32 dev lo");
@@ -241,7 +241,7 @@ TEST_F(PortEvents, EachContextIsTold) {
   EXPECT_EQ(events_of(one), Events{});
 }
 
-TEST_F(PortEvents, WhoSleepsForAnEventIsWoken) {
+TEST_F(PortEvents, AnEventWakesASleepingReader) {
   const Node node;
   ibv_async_event event{};
   std::thread sleeper([&] { EXPECT_EQ(api().get_async_event(node.context.get(), &event), 0) << errno; });
@@ -251,7 +251,7 @@ TEST_F(PortEvents, WhoSleepsForAnEventIsWoken) {
   EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
 }
 
-TEST_F(PortEvents, WhoSleepsIsStoppedByAHandler) {
+TEST_F(PortEvents, ASignalHandlerInterruptsASleepingReader) {
   const Node node;
   struct sigaction action {};
   struct sigaction before {};
@@ -272,7 +272,7 @@ TEST_F(PortEvents, WhoSleepsIsStoppedByAHandler) {
   ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-TEST_F(PortEvents, AnEdgeTriggeredWatcherHearsOfEachChange) {
+TEST_F(PortEvents, AnEdgeTriggeredWatcherNoticesEachChange) {
   const Node node;
   const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event wanted{};

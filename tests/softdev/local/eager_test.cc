@@ -55,7 +55,7 @@ TEST(Eager, AnEmptyReceiveInTheQueueDoesNotEndIt) {
   for (const std::uint32_t bytes : {32U, 0U, 32U, 8U, 48U}) seen.poll(bytes);
 }
 
-TEST(Eager, AReceiveThatIsTooShortIsStillFound) {
+TEST(Eager, AReceiveThatIsTooShortIsNoticed) {
   Seen seen;
   seen.receive(64);
   seen.receive(8);
@@ -63,7 +63,7 @@ TEST(Eager, AReceiveThatIsTooShortIsStillFound) {
   EXPECT_FALSE(seen.send(32, IBV_WC_REM_INV_REQ_ERR));
 }
 
-TEST(Eager, WhatWasTakenIsForgotten) {
+TEST(Eager, UsedReceivesAreForgotten) {
   Seen seen;
   seen.receive(0);
   EXPECT_TRUE(seen.send(0));
@@ -74,7 +74,7 @@ TEST(Eager, WhatWasTakenIsForgotten) {
 }
 
 /// If one receive's memory is no longer registered, a message to it is refused, and other receives are not affected.
-TEST(Eager, GivenUpMemoryIsLookedAt) {
+TEST(Eager, DeregisteredMemoryIsChecked) {
   Seen seen;
   Memory other(seen.pair.b_node, 4096, kAllRemote, true);
   seen.receive(64);

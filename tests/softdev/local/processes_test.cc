@@ -41,7 +41,7 @@ void idle_target(Line line, bool own_memory) {
   pause();
 }
 
-TEST(Processes, OperationsCompleteWithoutTheTargetsHelp) {
+TEST(Processes, OperationsCompleteWithoutTheTargetsThreads) {
   for (const bool own_memory : {false, true}) {
     Child child([own_memory](Line line) { idle_target(line, own_memory); });
     Node node;
@@ -59,7 +59,7 @@ TEST(Processes, OperationsCompleteWithoutTheTargetsHelp) {
   }
 }
 
-TEST(Processes, AStoppedTargetIsStillWrittenTo) {
+TEST(Processes, AStoppedTargetsMemoryIsStillAccessed) {
   Child child([](Line line) { idle_target(line, false); });
   Node node;
   Qp qp(node);
@@ -74,7 +74,7 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
 }
 
 /// The process has the same number, but the memory that its peers know now belongs to another program.
-TEST(Processes, AProgramThatTookTheTargetsPlaceIsNotWrittenTo) {
+TEST(Processes, AProgramThatReplacedTheTargetIsNotWrittenTo) {
   Child child([](Line line) {
     Node node;
     Qp qp(node);
@@ -116,7 +116,7 @@ class NoFreeDescriptor {
   std::vector<UniqueFd> all_;
 };
 
-TEST(Processes, AConnectWithoutAFreeDescriptorFailsAloneAndSaysWhy) {
+TEST(Processes, AConnectWithoutAFreeDescriptorFailsWithTheReason) {
   Child child([](Line line) {
     Node node;
     QpSettings with_channel = patient();
@@ -146,7 +146,7 @@ TEST(Processes, AConnectWithoutAFreeDescriptorFailsAloneAndSaysWhy) {
   EXPECT_EQ(second.to_rtr(other.qpn), 0) << "as soon as there is one again";
 }
 
-TEST(Processes, AConnectWithoutADescriptorForThePeerSaysWhy) {
+TEST(Processes, AConnectWithoutADescriptorForThePeerNamesTheReason) {
   Child child([](Line line) {
     Node node;
     Qp qp(node);
@@ -166,7 +166,7 @@ TEST(Processes, AConnectWithoutADescriptorForThePeerSaysWhy) {
 
 /// A stopped target does not read reports. Reporting processes do not wait for it. It gets all reports, in order, when
 /// it continues.
-TEST(Processes, AStoppedTargetHoldsUpNobodyWhoReports) {
+TEST(Processes, AStoppedTargetDoesNotDelayReports) {
   Child child([](Line line) {
     Node node;
     Qp qp(node, patient());
@@ -200,7 +200,7 @@ bool asleep(pid_t thread) {
   return text.find(") S") != std::string::npos;
 }
 
-TEST(Processes, WhoConnectsToAStoppedOneHoldsUpNobodyElse) {
+TEST(Processes, ConnectingToAStoppedProcessDelaysNoOther) {
   Child stopped([](Line line) {
     Node node;
     Qp qp(node);
@@ -243,7 +243,7 @@ pid_t thread_named(const std::string& name) {
 
 /// A request that waits for a receive is retried while the target of another request is stopped and does not say
 /// whether it exists.
-TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
+TEST(Processes, ARequestToAStoppedTargetDelaysNoOther) {
   Child stopped([](Line line) {
     Node node;
     Qp qp(node);
@@ -286,7 +286,7 @@ TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
 
 /// As soon as a program has received a message, the sender gets its completion, even if the program then ends without
 /// destroying anything.
-TEST(Processes, WhatATargetHasReceivedIsCompletedThoughItEnds) {
+TEST(Processes, AReceivedMessageCompletesEvenIfTheTargetEnds) {
   Child child([](Line line) {
     Node node;
     Qp qp(node);
@@ -307,7 +307,7 @@ TEST(Processes, WhatATargetHasReceivedIsCompletedThoughItEnds) {
   EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
 }
 
-TEST(Processes, AKilledTargetEndsWhatWaitsForIt) {
+TEST(Processes, AKilledTargetEndsRequestsThatWaitForIt) {
   Child child([](Line line) { idle_target(line, false); });
   Node node;
   Qp qp(node, patient());
@@ -452,7 +452,7 @@ int count_entries(const char* folder) {
 
 /// Also without ibv_fork_init(3): no memory is pinned, so a page that is copied for parent or child is never a page
 /// that a device writes.
-TEST(Processes, AChildOfForkNeitherDisturbsItsParentNorSeesWhatComes) {
+TEST(Processes, AForkedChildDoesNotDisturbItsParentNorSeeItsMessages) {
   constexpr auto kBefore = std::byte{1};
   constexpr auto kOfChild = std::byte{7};
   Pair pair;
@@ -494,7 +494,7 @@ TEST(Processes, AChildOfForkNeitherDisturbsItsParentNorSeesWhatComes) {
   exchange();
 }
 
-TEST(Leaks, ThousandPairsLeaveDescriptorsThreadsAndMappingsWhereTheyWere) {
+TEST(Leaks, AThousandPairsLeakNoDescriptorsThreadsOrMappings) {
   { const Pair warm_up; }
   const int descriptors = count_entries("/proc/self/fd");
   const int threads = count_entries("/proc/self/task");

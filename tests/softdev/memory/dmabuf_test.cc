@@ -111,7 +111,7 @@ TEST(Dmabuf, ChangesAtomically) {
   EXPECT_EQ(std::to_integer<int>(scene.a.data[DmabufScene::kOffset]), 41);
 }
 
-TEST(Dmabuf, EndsWithItsLength) {
+TEST(Dmabuf, AccessBeyondItsLengthIsRefused) {
   DmabufScene scene;
   const auto write =
       rdma_request(IBV_WR_RDMA_WRITE, 1, DmabufScene::kOffset + DmabufScene::kLength - 7, scene.b_mr->rkey);
@@ -135,7 +135,7 @@ TEST(Dmabuf, OutlivesItsDescriptor) {
   EXPECT_TRUE(scene.arrived(5000, 0, 0));
 }
 
-TEST(Dmabuf, AnotherProcessWritesIt) {
+TEST(Dmabuf, AnotherProcessCanWriteIt) {
   constexpr std::size_t kMessage = 5000;
   Child child([](Line line) {
     Node node;
@@ -170,7 +170,7 @@ std::ptrdiff_t mappings() {
   return found;
 }
 
-TEST(Dmabuf, NothingIsLeftOfIt) {
+TEST(Dmabuf, LeavesNothingBehind) {
   Node node;
   Buffer buffer;
   const auto before = mappings();
@@ -180,7 +180,7 @@ TEST(Dmabuf, NothingIsLeftOfIt) {
   EXPECT_EQ(mappings(), before);
 }
 
-TEST(Dmabuf, WhatIsRefused) {
+TEST(Dmabuf, InvalidRegistrationsAreRefused) {
   Node node;
   Buffer buffer;
   const UniqueFd event(eventfd(0, EFD_CLOEXEC));
@@ -207,7 +207,7 @@ TEST(Dmabuf, WhatIsRefused) {
   refused(fd, 0, 4096, 0, IBV_ACCESS_ON_DEMAND, EOPNOTSUPP);
 }
 
-TEST(Dmabuf, WhatMayBeReadIsRegisteredForReading) {
+TEST(Dmabuf, AReadOnlyDescriptorIsRegisteredForReading) {
   DmabufScene scene;
   const std::string path = "/proc/self/fd/" + std::to_string(scene.b.fd.get());
   const UniqueFd readable(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -222,7 +222,7 @@ TEST(Dmabuf, WhatMayBeReadIsRegisteredForReading) {
   EXPECT_EQ(std::memcmp(scene.a.data + DmabufScene::kOffset, scene.b.data + 16, 100), 0);
 }
 
-TEST(Dmabuf, IsNotRegisteredAnew) {
+TEST(Dmabuf, CannotBeReregistered) {
   DmabufScene scene;
   errno = 0;
   EXPECT_EQ(rereg_mr(scene.b_mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE),

@@ -198,7 +198,7 @@ std::string name_of(const ::testing::TestParamInfo<Reach>& one) {
 INSTANTIATE_TEST_SUITE_P(Reached, Iova, ::testing::Values(Reach::kMapped, Reach::kSystemCalls, Reach::kServed),
                          name_of);
 
-TEST(IovaBounds, NothingBeforeItsFirstByteAndAfterItsLast) {
+TEST(IovaBounds, AccessOutsideItsBytesIsRefused) {
   const auto outcome_at = [](std::uint64_t offset, std::size_t bytes) {
     IovaScene scene;
     return scene.write(scene.remote.address(offset), scene.remote.mr->rkey, bytes);
@@ -208,12 +208,12 @@ TEST(IovaBounds, NothingBeforeItsFirstByteAndAfterItsLast) {
   EXPECT_EQ(outcome_at(kIovaBytes - 7, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(IovaBounds, TheAddressesOfItsMemoryMeanNothing) {
+TEST(IovaBounds, TheAddressesOfItsMemoryAreRefused) {
   IovaScene scene;
   EXPECT_EQ(scene.write(scene.remote.memory.address(), scene.remote.mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(IovaBounds, TheSameForSlices) {
+TEST(IovaBounds, SlicesOutsideAreRefused) {
   const auto outcome_of = [](auto&& slice_of) {
     IovaScene scene;
     const ibv_sge slice = slice_of(scene);
@@ -235,7 +235,7 @@ TEST(IovaBounds, AReceiveOutsideIsMalformed) {
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(IovaBounds, AReceiveWhoseRegistrationIsGoneByThen) {
+TEST(IovaBounds, AReceiveWhoseMemoryWasDeregisteredMeanwhile) {
   IovaScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 64), 7), 0);
   scene.remote.mr.reset();
@@ -262,7 +262,7 @@ TEST(IovaRegistration, TheHandleHasTheAddressOfTheMemory) {
   EXPECT_EQ(region.mr->length, kIovaBytes);
 }
 
-TEST(IovaRegistration, WhatIsRefused) {
+TEST(IovaRegistration, InvalidArgumentsAreRefused) {
   Node node;
   Memory memory(node);
   const auto refused = [&](void* address, std::size_t length, std::uint64_t iova, int access, int error) {
@@ -290,7 +290,7 @@ TEST(IovaRegistration, ZeroBasedCountsFromItsFirstByte) {
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_INV_REQ_ERR) << "its memory is at an odd place";
 }
 
-TEST(IovaRegistration, KeepsItsAddressesUntilItIsMoved) {
+TEST(IovaRegistration, KeepsItsAddressesUntilItIsReregistered) {
   IovaScene scene;
   ibv_mr* const mr = scene.remote.mr.get();
   ASSERT_EQ(rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAllRemote), 0);
@@ -323,7 +323,7 @@ struct WindowScene : IovaScene {
   }
 };
 
-TEST(IovaWindows, GoByTheAddressesOfTheirRegistration) {
+TEST(IovaWindows, UseTheAddressesOfTheirRegistration) {
   for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
     SCOPED_TRACE(type);
     WindowScene scene(type);

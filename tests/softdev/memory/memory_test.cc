@@ -61,7 +61,7 @@ TEST(Reregistration, ChangesItsDomain) {
   scene.remote.mr.reset();
 }
 
-TEST(Reregistration, AReceiveThatWasPostedBeforeIsLookedAtAgain) {
+TEST(Reregistration, AReceiveThatWasPostedBeforeIsCheckedAgain) {
   MemoryScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 64), 1), 0);
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data + 64, 64, 0),
@@ -71,7 +71,7 @@ TEST(Reregistration, AReceiveThatWasPostedBeforeIsLookedAtAgain) {
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Reregistration, WhatIsRefusedChangesNothing) {
+TEST(Reregistration, ARefusedChangeHasNoEffect) {
   MemoryScene scene;
   ibv_mr* const mr = scene.remote.mr.get();
   const auto refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access, int error) {
@@ -124,7 +124,7 @@ TEST(SecondWrite, StaysInsideItsOwnRegistration) {
   }
 }
 
-TEST(SecondWrite, WantsBothKeys) {
+TEST(SecondWrite, ChecksBothKeys) {
   MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
@@ -139,7 +139,7 @@ TEST(SecondWrite, WantsBothKeys) {
   EXPECT_EQ(other.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(SecondWrite, SeesThatItsTargetHasEnded) {
+TEST(SecondWrite, NoticesThatItsTargetHasEnded) {
   MemoryScene scene;
   const std::uint32_t key = scene.remote.mr->rkey;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
@@ -149,7 +149,7 @@ TEST(SecondWrite, SeesThatItsTargetHasEnded) {
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(SecondWrite, SeesThatItsTargetIsAnother) {
+TEST(SecondWrite, NoticesThatItsTargetWasReplaced) {
   MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
@@ -158,7 +158,7 @@ TEST(SecondWrite, SeesThatItsTargetIsAnother) {
   EXPECT_EQ(scene.write().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(SecondWrite, SeesThatItsOwnRegistrationHasEnded) {
+TEST(SecondWrite, NoticesThatItsOwnRegistrationHasEnded) {
   MemoryScene scene;
   const ibv_sge slice = scene.local.slice(0, 8);
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
@@ -168,14 +168,14 @@ TEST(SecondWrite, SeesThatItsOwnRegistrationHasEnded) {
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(SecondWrite, SeesThatItsOwnRegistrationIsAnother) {
+TEST(SecondWrite, NoticesThatItsOwnRegistrationWasReplaced) {
   MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(rereg_mr(scene.local.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.local.data + 64, 128, 0), 0);
   EXPECT_EQ(scene.write().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(SecondWrite, SeesThatTheQueuePairAcceptsNoneAnyMore) {
+TEST(SecondWrite, NoticesThatTheQueuePairAcceptsNoWrites) {
   MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ibv_qp_attr attributes{};
@@ -184,14 +184,14 @@ TEST(SecondWrite, SeesThatTheQueuePairAcceptsNoneAnyMore) {
   EXPECT_EQ(scene.write().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(SecondWrite, SeesThatTheQueuePairIsDown) {
+TEST(SecondWrite, NoticesThatTheQueuePairIsDown) {
   MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(scene.pair.b.to_state(IBV_QPS_ERR), 0);
   EXPECT_EQ(scene.write().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(SecondWrite, HoldsNobodyUpAfterwards) {
+TEST(SecondWrite, BlocksNothingAfterwards) {
   MemoryScene scene;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   EXPECT_FALSE(SoftQp::from(scene.pair.b.qp.get()).initiators().is_busy());

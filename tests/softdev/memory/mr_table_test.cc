@@ -11,7 +11,7 @@ namespace {
 
 constexpr Registration kSome{.pd = 1, .address = 4096, .length = 4096};
 
-TEST(MrTable, KeysDoNotTellOfEachOther) {
+TEST(MrTable, KeysCannotBeComputedFromOthers) {
   MrTable table;
   ASSERT_TRUE(table.create());
   constexpr int kKeys = 1000;
@@ -39,7 +39,7 @@ TEST(MrTable, KeysDoNotTellOfEachOther) {
 }
 
 /// The last free place is reused again and again. Its key used to repeat after 256 uses.
-TEST(MrTable, AKeyThatHasGoneDoesNotComeBackSoon) {
+TEST(MrTable, AFreedKeyIsNotReusedSoon) {
   MrTable table;
   ASSERT_TRUE(table.create());
   std::uint32_t key = 0;

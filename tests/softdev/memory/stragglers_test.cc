@@ -124,7 +124,7 @@ struct StoppedInAWrite {
   }
 };
 
-TEST(Stragglers, DeregisteredMemoryIsGivenBackAndUsedAgain) {
+TEST(Stragglers, DeregisteredMemoryIsReused) {
   StoppedInAWrite scene;
   scene.memory.reset();
   Memory next(scene.node, kLongMessage);
@@ -134,7 +134,7 @@ TEST(Stragglers, DeregisteredMemoryIsGivenBackAndUsedAgain) {
   EXPECT_TRUE(all_are(next, kOwn)) << "the peer has written to memory that was given out again";
 }
 
-TEST(Stragglers, MemoryComesBackWhenThePeerHasGoneOn) {
+TEST(Stragglers, MemoryIsReturnedWhenThePeerContinues) {
   StoppedInAWrite scene;
   const std::size_t held = held_bytes(scene.node);
   scene.memory.reset();
@@ -143,7 +143,7 @@ TEST(Stragglers, MemoryComesBackWhenThePeerHasGoneOn) {
   EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLongMessage; }));
 }
 
-TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
+TEST(Stragglers, MemoryIsReturnedWhenThePeerDies) {
   StoppedInAWrite scene;
   const std::size_t held = held_bytes(scene.node);
   scene.memory.reset();
@@ -155,7 +155,7 @@ TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
       << "one that was suspected at last";
 }
 
-TEST(Stragglers, WhatIsMadeAfterTheQueuePairsEndDoesNotWait) {
+TEST(Stragglers, MemoryAllocatedAfterTheQueuePairsEndDoesNotWait) {
   StoppedInAWrite scene;
   scene.qp.reset();
   const std::size_t held = held_bytes(scene.node);
@@ -198,7 +198,7 @@ TEST(Stragglers, ReregistrationIsRefused) {
   EXPECT_EQ(scene.outcome(), IBV_WC_REM_ACCESS_ERR) << "the key is not valid any more";
 }
 
-TEST(Stragglers, AResetIsRefusedUntilThePeerHasLetGo) {
+TEST(Stragglers, AResetIsRefusedUntilThePeerIsDone) {
   StoppedInAWrite scene;
   EXPECT_EQ(scene.qp->to_state(IBV_QPS_RESET), EBUSY);
   EXPECT_EQ(state_of(*scene.qp), IBV_QPS_ERR);
@@ -217,7 +217,7 @@ TEST(Stragglers, ReceivesAreFlushedWithoutThem) {
 }
 
 /// A process's own memory is written by system calls, which finish even if the process is stopped.
-TEST(Stragglers, TheApplicationsOwnMemoryIsItsOwnAgain) {
+TEST(Stragglers, TheApplicationsMemoryIsNoLongerWritten) {
   Child child(write_until_refused);
   Node node;
   Qp qp(node);
@@ -258,7 +258,7 @@ void rest_before_a_call(Line line) {
   write([] {});
 }
 
-TEST(Stragglers, AWriteByAddressThatHasNotBegunIsTakenBack) {
+TEST(Stragglers, AWriteByAddressThatHasNotBegunIsWithdrawn) {
   Child child(rest_before_a_call);
   Node node;
   Qp qp(node);
@@ -280,7 +280,7 @@ TEST(Stragglers, AWriteByAddressThatHasNotBegunIsTakenBack) {
 }
 
 /// A peer that shares memory continuously announces an address.
-TEST(Stragglers, AWriteByAddressThatIsGivenAgainAndAgainIsWaitedForOnce) {
+TEST(Stragglers, ARepeatedWriteByAddressIsWaitedForOnce) {
   Node node;
   Qp qp(node);
   const Qp other(node);
@@ -304,7 +304,7 @@ TEST(Stragglers, AWriteByAddressThatIsGivenAgainAndAgainIsWaitedForOnce) {
 }
 
 /// A write that the target takes back is not an error for the initiator.
-TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
+TEST(Stragglers, AWithdrawnWriteByAddressIsRepeated) {
   constexpr std::uint32_t kWrites = 2000;
   Pair pair;
   Memory from(pair.a_node);
@@ -338,7 +338,7 @@ TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
 
 /// The child is stopped in the middle of a SEND. When it continues, it adds a completion and an event to queues that no
 /// longer exist.
-TEST(Stragglers, AMessageToWhatIsGoneDisturbsNobody) {
+TEST(Stragglers, AMessageToADestroyedQueuePairHasNoEffect) {
   Child child(send_until_refused);
   Node node;
   QpSettings sleeping;
@@ -388,7 +388,7 @@ TEST(Stragglers, TheDeviceIsClosedInTheMiddleOfAMessage) {
 }
 
 /// A stopped peer has taken a receive of a shared queue. The receive is available again after the peer has released it.
-TEST(Stragglers, ASharedReceiveComesBack) {
+TEST(Stragglers, ASharedReceiveIsReturned) {
   for (const bool goes_on : {true, false}) {
     Child child(send_until_refused);
     Node node;

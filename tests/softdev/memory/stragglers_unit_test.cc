@@ -34,13 +34,13 @@ struct StragglersAlone : ::testing::Test {
   }
 };
 
-TEST_F(StragglersAlone, WithoutOneAllIsGivenBackAtOnce) {
+TEST_F(StragglersAlone, WithoutAnyMemoryIsReturnedAtOnce) {
   EXPECT_FALSE(stragglers.watched_for());
   defer(stragglers.moment());
   EXPECT_EQ(given_back, 1);
 }
 
-TEST_F(StragglersAlone, WhatOneMayUseWaitsUntilItHasLetGo) {
+TEST_F(StragglersAlone, MemoryThatOneMayUseIsKeptUntilItIsDone) {
   const std::uint64_t made_at = stragglers.moment();
   stragglers.add(target);
   EXPECT_TRUE(stragglers.any() && target->left_behind);
@@ -54,13 +54,13 @@ TEST_F(StragglersAlone, WhatOneMayUseWaitsUntilItHasLetGo) {
   EXPECT_FALSE(stragglers.watched_for() || target->left_behind);
 }
 
-TEST_F(StragglersAlone, OneThatIsAddedTwiceIsThereOnce) {
+TEST_F(StragglersAlone, AddingOneTwiceCountsOnce) {
   stragglers.add(target);
   stragglers.add(target);
   EXPECT_EQ(stragglers.targets().size(), 1U);
 }
 
-TEST_F(StragglersAlone, WhatIsMadeAfterItsRetirementDoesNotWaitForIt) {
+TEST_F(StragglersAlone, LaterMemoryDoesNotWaitForARetiredOne) {
   const std::uint64_t before = stragglers.moment();
   stragglers.add(target);
   stragglers.retire(*target);
@@ -70,7 +70,7 @@ TEST_F(StragglersAlone, WhatIsMadeAfterItsRetirementDoesNotWaitForIt) {
   EXPECT_EQ(given_back, 1);
 }
 
-TEST_F(StragglersAlone, EachOfThemIsWaitedFor) {
+TEST_F(StragglersAlone, MemoryWaitsForEachOfThem) {
   const auto other = std::make_shared<FakeTarget>();
   stragglers.add(target);
   stragglers.add(other);
@@ -83,7 +83,7 @@ TEST_F(StragglersAlone, EachOfThemIsWaitedFor) {
   EXPECT_EQ(given_back, 1);
 }
 
-TEST_F(StragglersAlone, ASuspectThatLetsGoInTimeIsNone) {
+TEST_F(StragglersAlone, ASuspectThatIsDoneInTimeIsNoStraggler) {
   stragglers.suspect(target);
   EXPECT_TRUE(stragglers.watched_for());
   stragglers.sweep();

@@ -70,7 +70,7 @@ struct WindowsScene {
   }
 };
 
-TEST(Windows, OfTypeOneGrantTheirPartAlone) {
+TEST(Windows, OfTypeOneGrantOnlyTheirRange) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_1);
   const std::uint32_t unbound = window.get()->rkey;
@@ -91,7 +91,7 @@ TEST(Windows, OfTypeOneMoveWithTheNextBinding) {
   EXPECT_EQ(scene.write(window.get()->rkey - 1, 1024), IBV_WC_REM_ACCESS_ERR) << "the key of the first binding";
 }
 
-TEST(Windows, OfTypeOneEndWithABindingOfNothing) {
+TEST(Windows, OfTypeOneEndWithAnEmptyBinding) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_1);
   ASSERT_EQ(scene.bind(window, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -114,7 +114,7 @@ TEST(Windows, OfTypeTwoServeTheQueuePairThatBoundThem) {
   EXPECT_EQ(other.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, GrantWhatTheBindingSaysAndNoMore) {
+TEST(Windows, GrantOnlyTheAccessOfTheBinding) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
@@ -164,7 +164,7 @@ TEST(Windows, CanBeBoundAgainAfterThat) {
   }
 }
 
-TEST(Windows, EndWithAMessageThatSaysSo) {
+TEST(Windows, EndWithASendWithInvalidate) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
@@ -183,7 +183,7 @@ TEST(Windows, EndWithAMessageThatSaysSo) {
   EXPECT_EQ(received.invalidated_rkey, key);
 }
 
-TEST(Windows, AMessageThatInvalidatesWhatIsNotBoundIsRefused) {
+TEST(Windows, AMessageThatInvalidatesAnUnboundKeyIsRefused) {
   WindowsScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(1024, 64), 5), 0);
   ibv_send_wr wr = send_request(6);
@@ -193,7 +193,7 @@ TEST(Windows, AMessageThatInvalidatesWhatIsNotBoundIsRefused) {
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, KeepTheirRegistrationAndAreGoneWithTheirEnd) {
+TEST(Windows, KeepTheirRegistrationAndEndWhenTheyAreDeallocated) {
   WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
@@ -204,7 +204,7 @@ TEST(Windows, KeepTheirRegistrationAndAreGoneWithTheirEnd) {
   EXPECT_EQ(scene.write(key, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, WhatCannotBeBound) {
+TEST(Windows, InvalidBindingsAreRefused) {
   const auto refused = [](auto&& change) {
     WindowsScene scene;
     Window window(scene.pair.b_node, IBV_MW_TYPE_2);
@@ -219,7 +219,7 @@ TEST(Windows, WhatCannotBeBound) {
   refused([](WindowsScene&, ibv_mw_bind_info&, std::uint32_t& key) { key += 256; });
 }
 
-TEST(Windows, AreNotBoundToWhatDoesNotAllowIt) {
+TEST(Windows, NeedARegistrationThatAllowsBinding) {
   WindowsScene scene;
   Memory plain(scene.pair.b_node);
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
@@ -227,7 +227,7 @@ TEST(Windows, AreNotBoundToWhatDoesNotAllowIt) {
   EXPECT_EQ(scene.bind(scene.pair.b, window, ibv_inc_rkey(window.get()->rkey), info), IBV_WC_MW_BIND_ERR);
 }
 
-TEST(Windows, ByTheCallsThatPostRequests) {
+TEST(Windows, CanBeBoundByTheIbvWrCalls) {
   WindowsScene scene;
   ibv_qp_init_attr_ex init{};
   init.send_cq = init.recv_cq = scene.pair.b.cq.get();
@@ -272,7 +272,7 @@ TEST(Windows, RequestsWithoutAWindowOrARegistration) {
   EXPECT_EQ(scene.pair.b.post(wr, std::span<ibv_sge>()), EINVAL);
 }
 
-TEST(Windows, OfWrongTypes) {
+TEST(Windows, InvalidTypesAreRefused) {
   Node node;
   EXPECT_EQ(ibv_alloc_mw(node.pd.get(), static_cast<ibv_mw_type>(3)), nullptr);
   EXPECT_EQ(errno, EINVAL);

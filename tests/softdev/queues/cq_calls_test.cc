@@ -116,13 +116,13 @@ TEST(CqCalls, ACompletionsTimeIsWhenItWasPolled) {
   EXPECT_LE(first_of_day, day_now() + kHour);
 }
 
-TEST(CqCalls, ReadersOfWhatWasNotAskedForAreNotThere) {
+TEST(CqCalls, ReadersOfUnrequestedFieldsAreNull) {
   const CqCallsScene scene(IBV_WC_STANDARD_FLAGS);
   EXPECT_EQ(scene.calls->read_completion_ts, nullptr);
   EXPECT_EQ(scene.calls->read_completion_wallclock_ns, nullptr);
 }
 
-TEST(CqCalls, AnEmptyQueueHasNothingToEnd) {
+TEST(CqCalls, AnEmptyQueueNeedsNoEndPoll) {
   CqCallsScene scene;
   ibv_poll_cq_attr none{};
   EXPECT_EQ(ibv_start_poll(scene.calls, &none), ENOENT);
@@ -131,7 +131,7 @@ TEST(CqCalls, AnEmptyQueueHasNothingToEnd) {
   EXPECT_EQ(ibv_start_poll(scene.calls, &none), EINVAL);
 }
 
-TEST(CqCalls, WhatIsNotReadIsStillThere) {
+TEST(CqCalls, UnreadCompletionsStay) {
   CqCallsScene scene;
   for (std::uint64_t id = 1; id <= 3; ++id) scene.write(id);
   ibv_poll_cq_attr none{};
@@ -143,7 +143,7 @@ TEST(CqCalls, WhatIsNotReadIsStillThere) {
   EXPECT_EQ(rest[0].wr_id, 2U);
 }
 
-TEST(CqCalls, OneThreadAtATime) {
+TEST(CqCalls, AllowOneThreadAtATime) {
   CqCallsScene scene;
   constexpr std::uint64_t kRounds = 2000;
   std::atomic<std::uint64_t> seen{0};
@@ -170,7 +170,7 @@ TEST(CqCalls, OneThreadAtATime) {
   EXPECT_EQ(seen.load(), kRounds);
 }
 
-TEST(CqCalls, WhatTheDeviceDoesNotHaveIsRefused) {
+TEST(CqCalls, UnsupportedFlagsAreRefused) {
   Node node;
   const auto refused = [&node](auto change, int error) {
     ibv_cq_init_attr_ex init{};
@@ -194,7 +194,7 @@ TEST(CqCalls, WhatTheDeviceDoesNotHaveIsRefused) {
   refused([](Init& init) { init.comp_vector = 1; }, EINVAL);
 }
 
-TEST(CqCalls, ResizingKeepsWhatWaits) {
+TEST(CqCalls, ResizingKeepsUnpolledCompletions) {
   CqCallsScene scene;
   scene.write(4);
   ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), 6), 0);

@@ -255,7 +255,7 @@ TEST_F(ErrorTable, BadState) {
   EXPECT_EQ(outcome_of(pair.a, untouched()), untouched());
 }
 
-TEST_F(ErrorTable, WhatTheDeviceDoesNotHave) {
+TEST_F(ErrorTable, UnsupportedOperation) {
   // A request.
   ibv_sge slice = local.slice(0, 8);
   ibv_send_wr segmented = send_request(kFailing);

@@ -87,7 +87,7 @@ TEST_F(RefusedAccess, RegisteredAgain) {
   expect_refused(good);
 }
 
-TEST(RefusedQueuePair, AccessIsTheQueuePairsToo) {
+TEST(RefusedQueuePair, TheQueuePairsAccessFlagsCountToo) {
   QpSettings closed;
   closed.access = IBV_ACCESS_REMOTE_READ;
   Pair pair({}, closed);
@@ -212,7 +212,7 @@ TEST(ReceiverNotReady, IsAnErrorAfterFiniteRetries) {
   EXPECT_EQ(second.wr_id, 2U);
 }
 
-TEST(ReceiverNotReady, WaitsForEverAndKeepsTheOrder) {
+TEST(ReceiverNotReady, WaitsWithoutEndAndKeepsTheOrder) {
   Pair pair;  // default rnr_retry is 7
   Memory local(pair.a_node);
   Memory remote(pair.b_node);
@@ -230,7 +230,7 @@ TEST(ReceiverNotReady, WaitsForEverAndKeepsTheOrder) {
   EXPECT_EQ(std::memcmp(local.data, remote.data + 2048, 8), 0);
 }
 
-TEST(Unreachable, NobodyHasTheNumber) {
+TEST(Unreachable, UnknownQueuePairNumber) {
   Node node;
   Qp qp(node);
   qp.connect_to(0xfffffe);
@@ -239,7 +239,7 @@ TEST(Unreachable, NobodyHasTheNumber) {
   EXPECT_EQ(qp.next().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(Unreachable, TargetConnectedToSomebodyElse) {
+TEST(Unreachable, TargetConnectedToAnotherQueuePair) {
   Pair pair;
   Node unknown_node;
   Qp unknown(unknown_node);
@@ -250,7 +250,7 @@ TEST(Unreachable, TargetConnectedToSomebodyElse) {
   EXPECT_EQ(unknown.next().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(Unreachable, TargetComesLater) {
+TEST(Unreachable, TargetIsConnectedLater) {
   Node a_node;
   Node b_node;
   QpSettings patient;
@@ -388,7 +388,7 @@ TEST(States, EachAttributeOfAMoveIsRequired) {
   EXPECT_EQ(api().modify_qp(qp.qp.get(), &a, IBV_QP_STATE | kInit), EINVAL);
 }
 
-TEST(States, AHostThatIsNotThisOneIsNoTarget) {
+TEST(States, AnotherHostIsNoTarget) {
   Node node;
   Qp qp(node);
   ASSERT_EQ(qp.to_init(), 0);
@@ -428,7 +428,7 @@ TEST(States, AQueuePairCanBeResetAndUsedAgain) {
   }
 }
 
-TEST(Registration, AsksForWhatCannotBe) {
+TEST(Registration, InvalidArgumentsAreRefused) {
   Node node;
   char byte = 0;
   EXPECT_EQ(api().reg_mr(node.pd.get(), &byte, 0, 0), nullptr);
@@ -445,7 +445,7 @@ TEST(Registration, AsksForWhatCannotBe) {
   EXPECT_EQ(errno, EFAULT);
 }
 
-TEST(Objects, InUseAreNotReleased) {
+TEST(Objects, InUseCannotBeDestroyed) {
   Node node;
   Qp qp(node);
   Memory memory(node);
@@ -453,7 +453,7 @@ TEST(Objects, InUseAreNotReleased) {
   EXPECT_EQ(api().destroy_cq(qp.cq.get()), EBUSY);
 }
 
-TEST(Objects, ADeviceClosesWithWhatIsStillThere) {
+TEST(Objects, ADeviceClosesWithItsRemainingObjects) {
   const verbs::DeviceList list(api());
   ibv_context* const context = api().open_device(list[0]);
   ASSERT_NE(context, nullptr);
@@ -512,7 +512,7 @@ TEST(Device, DescribesItself) {
 
 /// The target's device is informed of a failure by a message, which may arrive after the queue pair was connected
 /// again.
-TEST(Reconnecting, AFailureOfAnEarlierConnectionIsNotTheNextOnes) {
+TEST(Reconnecting, AnEarlierFailureDoesNotAffectTheNextConnection) {
   Pair pair;
   Memory local(pair.a_node);
   Memory remote(pair.b_node);

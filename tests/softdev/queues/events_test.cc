@@ -45,7 +45,7 @@ void die_while_firing(const Qp& target, const Qp& initiator, Stores&& stores) {
   die_at_work(target.number(), initiator.number(), [&stores](const RemoteQp& remote) { stores(*remote.recv_cq); });
 }
 
-TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNobodyAsleep) {
+TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNoThreadAsleep) {
   for (const bool has_counted : {false, true}) {
     ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
     die_while_firing(pair.b, pair.a, [has_counted](CqShared& queue) {
@@ -62,7 +62,7 @@ TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNobodyAsleep) {
   }
 }
 
-TEST_F(Channels, OnesOwnSuccessIsNotSolicited) {
+TEST_F(Channels, ASuccessfulSendCompletionIsNotSolicited) {
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 1), 0);
   const auto write = [this](std::uint32_t rkey) {
     ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), rkey), local.slice(0, 8)), 0);
@@ -105,7 +105,7 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
   take_event(pair.b);
 }
 
-TEST_F(Channels, ArmingForAnyIsNotUndoneByArmingForSolicited) {
+TEST_F(Channels, ArmingForSolicitedDoesNotUndoArmingForAll) {
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 1), 0);
   send(false);
@@ -122,7 +122,7 @@ TEST_F(Channels, ErrorsAndFlushesFire) {
   EXPECT_EQ(pair.b.next().status, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST_F(Channels, EventsNobodyTookGoWithTheQueue) {
+TEST_F(Channels, UntakenEventsAreDestroyedWithTheQueue) {
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
   send();
   EXPECT_TRUE(readable(pair.b.channel->fd));
@@ -136,7 +136,7 @@ TEST_F(Channels, ArmingAQueueWithoutAChannelIsRefused) {
   EXPECT_EQ(ibv_req_notify_cq(plain.cq.get(), 0), EINVAL);
 }
 
-TEST_F(Channels, NonBlockingDescriptorSaysThatNothingWaits) {
+TEST_F(Channels, ANonBlockingDescriptorReportsThatNothingWaits) {
   ASSERT_EQ(fcntl(pair.b.channel->fd, F_SETFL, O_NONBLOCK), 0);
   ibv_cq* cq = nullptr;
   void* context = nullptr;
@@ -173,7 +173,7 @@ TEST_F(Channels, NoWakeUpIsLostBetweenTwoThreads) {
   while (readable(pair.b.channel->fd)) take_event(pair.b);
 }
 
-TEST(AsyncEvents, ThoseOfADestroyedQueuePairAreDropped) {
+TEST(AsyncEvents, EventsOfADestroyedQueuePairAreDropped) {
   Pair pair;
   Memory local(pair.a_node);
   ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, 0, 1), local.slice(0, 8)), 0);

@@ -49,7 +49,7 @@ TEST(Late, ABufferChangedInFlightArrivesChanged) {
   EXPECT_EQ(get(scene.target), kAfter);
 }
 
-TEST(Late, EachValueThatMeansOffIsOff) {
+TEST(Late, EachValueForOffTurnsItOff) {
   for (const char* value : {static_cast<const char*>(nullptr), "", "0"}) {
     LateScene scene(value);
     ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
@@ -60,7 +60,7 @@ TEST(Late, EachValueThatMeansOffIsOff) {
   }
 }
 
-TEST(Late, WhatReadBringsIsNotThereBeforeTheCompletion) {
+TEST(Late, ReadDataIsAbsentBeforeTheCompletion) {
   LateScene scene(kUntilPolled);
   put_value(scene.target, kAfter);
   const ibv_send_wr read = rdma_request(IBV_WR_RDMA_READ, 1, scene.target.address(), scene.target.mr->rkey);
@@ -70,7 +70,7 @@ TEST(Late, WhatReadBringsIsNotThereBeforeTheCompletion) {
   EXPECT_EQ(get(scene.source), kAfter);
 }
 
-TEST(Late, EachPollCarriesOutOneRequest) {
+TEST(Late, EachPollExecutesOneRequest) {
   LateScene scene(kUntilPolled);
   for (std::uint64_t i = 0; i < 3; ++i) {
     const auto address = scene.target.address(8 * i);
@@ -85,7 +85,7 @@ TEST(Late, EachPollCarriesOutOneRequest) {
   }
 }
 
-TEST(Late, InlinePayloadIsTakenWhenPostedAllTheSame) {
+TEST(Late, InlinePayloadIsStillTakenWhenPosted) {
   LateScene scene(kUntilPolled);
   ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
   ibv_send_wr send = send_request(2);
@@ -97,14 +97,14 @@ TEST(Late, InlinePayloadIsTakenWhenPostedAllTheSame) {
   EXPECT_EQ(get(scene.target), kBefore);
 }
 
-TEST(Late, RequestsAreCarriedOutForATargetWhoseInitiatorDoesNotPoll) {
+TEST(Late, RequestsAreExecutedEvenIfTheInitiatorDoesNotPoll) {
   LateScene scene("1");
   ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
   ASSERT_EQ(scene.pair.a.post(send_request(2), scene.source.slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);
 }
 
-TEST(Late, AValueThatIsNoTimeOpensNoDevice) {
+TEST(Late, AnInvalidTimePreventsOpening) {
   for (const char* value : {"x", "1s", "-1", "60001", "99999999999"}) {
     const LateVariable variable(value);
     const verbs::DeviceList list(api());

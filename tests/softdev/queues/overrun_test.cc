@@ -62,7 +62,7 @@ struct OverrunScene {
   }
 };
 
-TEST(Overrun, AsManyAsItHoldsAreFine) {
+TEST(Overrun, AFullQueueIsNoOverrun) {
   OverrunScene scene;
   scene.write(kOverrunDepth);
   EXPECT_EQ(scene.poll(), kOverrunDepth);
@@ -71,13 +71,13 @@ TEST(Overrun, AsManyAsItHoldsAreFine) {
   EXPECT_EQ(state_of(scene.loop), IBV_QPS_RTS);
 }
 
-TEST(Overrun, OneMoreSendIsTheEndOfTheQueueAndOfItsQueuePairs) {
+TEST(Overrun, OneMoreSendFailsTheQueueAndItsQueuePairs) {
   OverrunScene scene;
   scene.write(kOverrunDepth + 1);
   scene.expect_overrun();
 }
 
-TEST(Overrun, ReceivesCount) {
+TEST(Overrun, ReceiveCompletionsCount) {
   OverrunScene scene(0, false);
   for (std::uint64_t id = 0; id <= kOverrunDepth; ++id)
     ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), id), 0);
@@ -89,14 +89,14 @@ TEST(Overrun, ReceivesCount) {
   scene.expect_overrun();
 }
 
-TEST(Overrun, WhatLeavesNoCompletionDoesNot) {
+TEST(Overrun, RequestsWithoutACompletionDoNotCount) {
   OverrunScene scene(0, false);
   scene.write(3 * kOverrunDepth);
   EXPECT_EQ(scene.poll(), 0);
   EXPECT_EQ(state_of(scene.loop), IBV_QPS_RTS);
 }
 
-TEST(Overrun, MayBeTheApplicationsOwnCare) {
+TEST(Overrun, TheCheckCanBeDisabled) {
   OverrunScene scene(IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
   scene.write(3 * kOverrunDepth);
   EXPECT_EQ(scene.poll(), 3 * kOverrunDepth);

@@ -27,7 +27,7 @@ int move(ibv_qp_state from, ibv_qp_state to, int mask, ibv_qp_type type = IBV_QP
   return check_move(type, from, to, attributes(), mask | IBV_QP_STATE);
 }
 
-TEST(QpMoves, TheWayToRts) {
+TEST(QpMoves, ReachRts) {
   EXPECT_EQ(move(IBV_QPS_RESET, IBV_QPS_INIT, kInit), 0);
   EXPECT_EQ(move(IBV_QPS_INIT, IBV_QPS_RTR, kRtr), 0);
   EXPECT_EQ(move(IBV_QPS_RTR, IBV_QPS_RTS, kRts), 0);
@@ -62,7 +62,7 @@ TEST(QpMoves, EachRequiredAttributeIsNeededAndNoOtherIsTaken) {
   }
 }
 
-TEST(QpMoves, TheCurrentStateIsNamedRightOrNotAtAll) {
+TEST(QpMoves, AGivenCurrentStateMustBeRight) {
   ibv_qp_attr named = attributes();
   constexpr int kMask = IBV_QP_STATE | IBV_QP_CUR_STATE | kRts;
   named.cur_qp_state = IBV_QPS_RTR;
@@ -71,7 +71,7 @@ TEST(QpMoves, TheCurrentStateIsNamedRightOrNotAtAll) {
   EXPECT_EQ(check_move(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, named, kMask), EINVAL);
 }
 
-TEST(QpMoves, ValuesAreInTheirRanges) {
+TEST(QpMoves, ValuesMustBeInTheirRanges) {
   const auto refused = [](ibv_qp_state from, ibv_qp_state to, int mask, auto&& change) {
     ibv_qp_attr changed = attributes();
     change(changed);
@@ -98,7 +98,7 @@ TEST(QpMoves, OtherKindsHaveOtherAttributes) {
   EXPECT_EQ(move(IBV_QPS_RTR, IBV_QPS_RTS, kRts, IBV_QPT_UC), EINVAL);
 }
 
-TEST(QpMoves, WhatAnXrcQueuePairDoesNotHaveIsIgnored) {
+TEST(QpMoves, AttributesThatAnXrcQueuePairLacksAreIgnored) {
   EXPECT_EQ(without_ignored(kRts, IBV_QPT_RC), kRts);
   EXPECT_EQ(without_ignored(kRtr, IBV_QPT_XRC_SEND), kRtr & ~(IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC));
   EXPECT_EQ(without_ignored(kRts, IBV_QPT_XRC_RECV),

@@ -44,7 +44,7 @@ struct RequestCallsScene {
   }
 };
 
-TEST(RequestCalls, EachOperation) {
+TEST(RequestCalls, PostEachOperation) {
   RequestCallsScene scene;
   std::uint64_t counter = 40;
   std::memcpy(scene.target.data + 512, &counter, sizeof(counter));
@@ -129,7 +129,7 @@ TEST(RequestCalls, InlineDataIsTakenByTheCall) {
   EXPECT_STREQ(reinterpret_cast<const char*>(scene.target.data + 64), "hello, world");
 }
 
-TEST(RequestCalls, AllOrNone) {
+TEST(RequestCalls, PostAllRequestsOrNone) {
   RequestCallsScene scene;
   const auto expect_none = [&](int error) {
     EXPECT_EQ(ibv_wr_complete(scene.calls), error);
@@ -161,7 +161,7 @@ TEST(RequestCalls, AllOrNone) {
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(scene.loop.next().wr_id, i);
 }
 
-TEST(RequestCalls, OnlyWhatWasAskedFor) {
+TEST(RequestCalls, OnlyRequestedOperationsArePresent) {
   RequestCallsScene scene(IBV_QP_EX_WITH_SEND);
   ibv_wr_start(scene.calls);
   scene.write(1, 0, 64);
@@ -183,13 +183,13 @@ TEST(RequestCalls, OnlyWhatWasAskedFor) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(RequestCalls, AQueuePairThatWasNotCreatedForThemHasNone) {
+TEST(RequestCalls, AQueuePairCreatedWithoutThemHasNone) {
   Node node;
   Qp qp(node);
   EXPECT_EQ(qp_to_qp_ex(qp.qp.get()), nullptr);
 }
 
-TEST(RequestCalls, OneThreadAtATime) {
+TEST(RequestCalls, AllowOneThreadAtATime) {
   RequestCallsScene scene;
   const auto post = [&scene](std::uint64_t id, std::size_t offset) {
     for (int round = 0; round < 500; ++round) {

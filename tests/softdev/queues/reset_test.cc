@@ -10,7 +10,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-TEST(Reset, AMessageTakesNoReceiveOfTheTargetsLifeBefore) {
+TEST(Reset, AMessageTakesNoReceiveFromBeforeTheReset) {
   Pair pair;
   Memory local(pair.a_node);
   Memory remote(pair.b_node);
@@ -50,11 +50,11 @@ void expect_no_end_of_the_next_life(void (SoftQp::*fail)()) {
   pair.b.connect_to(pair.a.number());
 }
 
-TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
+TEST(Reset, AnEarlierFailureDoesNotEndTheResetQueuePair) {
   expect_no_end_of_the_next_life(&SoftQp::enter_error);
 }
 
-TEST(Reset, NorDoesACompletionQueueThatOverruns) {
+TEST(Reset, AnEarlierOverrunDoesNotEndTheResetQueuePair) {
   expect_no_end_of_the_next_life(&SoftQp::lose_completions);
 }
 

@@ -79,7 +79,7 @@ TEST(Srq, MessagesOfAllQueuePairsTakeReceivesInOrder) {
   EXPECT_EQ(receiver.free_entries(), kSrqDepth);
 }
 
-TEST(Srq, EntriesComeBackInAnyOrder) {
+TEST(Srq, EntriesMayReturnInAnyOrder) {
   SrqReceiver receiver;
   Senders senders(receiver, 2);
   for (int round = 0; round < 50; ++round) {
@@ -94,7 +94,7 @@ TEST(Srq, EntriesComeBackInAnyOrder) {
   }
 }
 
-TEST(Srq, AnEmptyQueueIsAReceiverThatIsNotReady) {
+TEST(Srq, AnEmptyQueueMeansReceiverNotReady) {
   SrqReceiver receiver;
   Senders senders(receiver, 1);
   ASSERT_EQ(senders.qps[0]->post(send_request(1), senders.memory.slice(0, 8)), 0);
@@ -156,7 +156,7 @@ TEST(Srq, TheLastReceiveOfAQueuePairInErrorIsAnEvent) {
   EXPECT_TRUE(receiver.qps[0]->poll().empty()) << "the receive belongs to the others";
 }
 
-TEST(Srq, WhatNobodyPolledComesBackWithTheQueuePair) {
+TEST(Srq, UnpolledReceivesReturnWithTheQueuePair) {
   for (const bool destroy : {true, false}) {
     SrqReceiver receiver;
     Senders senders(receiver, 1);
@@ -174,7 +174,7 @@ TEST(Srq, WhatNobodyPolledComesBackWithTheQueuePair) {
   }
 }
 
-TEST(Srq, LimitsAndWhatIsRefused) {
+TEST(Srq, LimitsAreChecked) {
   SrqReceiver receiver;
   Qp& qp = receiver.add();
   ibv_srq_attr attributes{};
@@ -252,7 +252,7 @@ TEST(Srq, ManySendersAtATime) {
 }
 
 /// A process that is killed while it sends must neither block other senders nor make receives disappear.
-TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
+TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueUsable) {
   for (int round = 0; round < 20; ++round) {
     Child child([](Line line) {
       Node node;

@@ -52,7 +52,7 @@ TEST(Uc, SendWriteAndWriteWithImmediateArrive) {
   }
 }
 
-TEST(Uc, AMessageThatNobodyWaitsForIsLost) {
+TEST(Uc, AMessageWithoutAReceiveIsLost) {
   UcScene scene;
   ASSERT_EQ(scene.pair.a.post(send_request(1), scene.local.slice(0, 8)), 0);
   const ibv_wc sent = scene.pair.a.next();
@@ -64,7 +64,7 @@ TEST(Uc, AMessageThatNobodyWaitsForIsLost) {
   EXPECT_EQ(scene.pair.b.next().byte_len, 16U) << "the next one does";
 }
 
-TEST(Uc, WhatTheTargetRefusesHasNoEffect) {
+TEST(Uc, ARequestThatTheTargetRefusesHasNoEffect) {
   UcScene scene;
   ibv_send_wr wrong = scene.write(1);
   wrong.wr.rdma.rkey += 256;
@@ -76,7 +76,7 @@ TEST(Uc, WhatTheTargetRefusesHasNoEffect) {
   EXPECT_FALSE(has_event(scene.pair.b_node));
 }
 
-TEST(Uc, WhatIsWrongOnThisSideIsAnError) {
+TEST(Uc, ALocalErrorFailsTheRequest) {
   UcScene scene;
   ibv_sge slice = scene.local.slice(0, 8);
   slice.lkey += 256;
@@ -100,7 +100,7 @@ TEST(Uc, AMessageTooLongForItsReceiveIsTheReceiversError) {
   EXPECT_EQ(state_of(scene.pair.b), IBV_QPS_ERR);
 }
 
-TEST(Uc, ATargetThatIsGoneIsNotMissed) {
+TEST(Uc, RequestsToAMissingTargetSucceed) {
   UcScene scene;
   scene.pair.b.qp.reset();
   ASSERT_EQ(scene.pair.a.post(scene.write(1), scene.local.slice(0, 8)), 0);

@@ -160,7 +160,7 @@ TEST(Ud, ManySendersAtOnceMixNothing) {
   EXPECT_GE(received, kEach) << "some may be lost, where a sender that is at it loses its core for long";
 }
 
-TEST(Ud, WhatIsLostNobodyHearsOf) {
+TEST(Ud, ALostDatagramIsNotReported) {
   UdScene scene;
   const auto lost = [&](const ibv_send_wr& wr) {
     ASSERT_EQ(scene.a.post(wr, scene.local.slice(0, 16)), 0);
@@ -179,14 +179,14 @@ TEST(Ud, WhatIsLostNobodyHearsOf) {
   EXPECT_EQ(state_of(scene.a), IBV_QPS_RTS);
 }
 
-TEST(Ud, AKeyWithTheHighestBitStandsForTheSendersOwn) {
+TEST(Ud, AQKeyWithTheHighestBitMeansTheSendersOwn) {
   UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
   ASSERT_EQ(scene.a.post(datagram(1, scene.to_b, scene.b.number(), 0x80000000), scene.local.slice(0, 16)), 0);
   EXPECT_EQ(scene.b.next().wr_id, 9U);
 }
 
-TEST(Ud, ATargetThatComesLaterIsFound) {
+TEST(Ud, ATargetThatIsCreatedLaterIsFound) {
   UdScene scene;
   Qp late(scene.b_node, kUd);
   ASSERT_EQ(scene.a.post(datagram(1, scene.to_b, late.number()), scene.local.slice(0, 16)), 0);
@@ -196,7 +196,7 @@ TEST(Ud, ATargetThatComesLaterIsFound) {
   EXPECT_EQ(late.next().wr_id, 4U);
 }
 
-TEST(Ud, ATargetThatGoesIsNotMissed) {
+TEST(Ud, DatagramsToADestroyedTargetSucceed) {
   UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
   ASSERT_EQ(scene.send(16), 0);
@@ -219,7 +219,7 @@ TEST(Ud, TooLongForItsReceiveIsTheReceiversError) {
   EXPECT_EQ(state_of(scene.b), IBV_QPS_ERR);
 }
 
-TEST(Ud, WhatIsWrongHereStopsTheSendQueueAlone) {
+TEST(Ud, ALocalErrorStopsTheSendQueueAlone) {
   for (const bool too_long : {true, false}) {
     UdScene scene;
     ibv_sge slice = scene.local.slice(0, too_long ? 4097 : 16);
@@ -242,7 +242,7 @@ TEST(Ud, WhatIsWrongHereStopsTheSendQueueAlone) {
   }
 }
 
-TEST(Ud, WhatItDoesNotDoIsRefused) {
+TEST(Ud, UnsupportedOperationsAreRefused) {
   UdScene scene;
   ibv_send_wr write = datagram(1, scene.to_b, scene.b.number());
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
@@ -274,7 +274,7 @@ TEST(Ud, MovesWithItsOwnAttributes) {
   EXPECT_EQ(attributes.qkey, kUd.qkey);
 }
 
-TEST(Ud, TheHeaderSaysWhereItCameFromAndAnAnswerGoesThere) {
+TEST(Ud, TheHeaderNamesTheSenderForAReply) {
   // The link-local address by RoCE v1 and v2, and the first IPv4 address by both.
   for (std::uint8_t index = 0; index < 4; ++index) {
     SCOPED_TRACE(static_cast<int>(index));
@@ -305,7 +305,7 @@ TEST(Ud, TheHeaderSaysWhereItCameFromAndAnAnswerGoesThere) {
   }
 }
 
-TEST(Ud, AHeaderThatIsNotForThisHostIsNoAddress) {
+TEST(Ud, AHeaderForAnotherHostGivesNoAddress) {
   Node node;
   ibv_wc wc{};
   wc.wc_flags = IBV_WC_GRH;
@@ -372,7 +372,7 @@ TEST(Ud, TakesFromASharedReceiveQueue) {
   EXPECT_EQ(std::memcmp(own.data, memory.data + kHeader, 100), 0);
 }
 
-TEST(Ud, TheSlotThatAnInitiatorDiedInIsTheNextOnes) {
+TEST(Ud, TheSlotOfADeadInitiatorIsReused) {
   UdScene scene;
   const auto exchange = [&scene] {
     ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 8192), 5), 0);
@@ -389,7 +389,7 @@ TEST(Ud, TheSlotThatAnInitiatorDiedInIsTheNextOnes) {
 }
 
 /// A process that is killed in the middle of a request does not block others from the target.
-TEST(Ud, AnInitiatorKilledInTheMiddleLetsTheOthersIn) {
+TEST(Ud, AnInitiatorKilledInTheMiddleDoesNotBlockOthers) {
   for (int round = 0; round < 20; ++round) {
     Child child([](Line line) {
       Node node;
@@ -440,7 +440,7 @@ ibv_gid group(std::uint8_t number) {
   return gid;
 }
 
-TEST(Multicast, AllMembersGetItAndNobodyElse) {
+TEST(Multicast, OnlyMembersGetADatagram) {
   UdScene scene;
   Node c_node;
   Node d_node;
@@ -469,7 +469,7 @@ TEST(Multicast, AllMembersGetItAndNobodyElse) {
   EXPECT_EQ(detach_mcast(d.qp.get(), &two, 0), 0);
 }
 
-TEST(Multicast, WhoHasLeftGetsNothing) {
+TEST(Multicast, AFormerMemberGetsNothing) {
   UdScene scene;
   const ibv_gid one = group(3);
   ASSERT_EQ(attach_mcast(scene.b.qp.get(), &one, 0), 0);
@@ -484,7 +484,7 @@ TEST(Multicast, WhoHasLeftGetsNothing) {
   EXPECT_TRUE(scene.b.poll().empty());
 }
 
-TEST(Multicast, AHostHasOnlySoManyGroups) {
+TEST(Multicast, TheGroupsOfAHostAreLimited) {
   const rdmacomm::testing::OwnNetwork network;  // no other process uses a group there
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   rlimit before{};
@@ -514,7 +514,7 @@ TEST(Multicast, AHostHasOnlySoManyGroups) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST(Multicast, WhatIsRefused) {
+TEST(Multicast, InvalidGroupsAreRefused) {
   UdScene scene;
   const ibv_gid no_group = gid_at(scene.a_node, 1);
   EXPECT_EQ(attach_mcast(scene.a.qp.get(), &no_group, 0), EINVAL);

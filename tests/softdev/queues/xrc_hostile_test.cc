@@ -105,13 +105,13 @@ TEST(XrcHostile, AReadBeyondTheRegionTakesNoMemory) {
 }
 
 /// The request is refused before its data has arrived.
-TEST(XrcHostile, AWriteBeyondTheRegionIsNotWaitedFor) {
+TEST(XrcHostile, AWriteBeyondTheRegionIsRefusedAtOnce) {
   const XrcTarget scene(4096);
   scene.ask(IBV_WR_RDMA_WRITE, scene.memory.mr->rkey, 512 * kMiB);
   scene.expect_refused();
 }
 
-TEST(XrcHostile, ReadsWhoseBytesNobodyTakesTakeNoMemory) {
+TEST(XrcHostile, ReadsWithUnreadAnswersTakeNoMemory) {
   constexpr std::uint32_t kLong = 4 * kMiB;
   constexpr int kReads = 64;
   XrcTarget scene(kLong);
@@ -131,7 +131,7 @@ TEST(XrcHostile, ReadsWhoseBytesNobodyTakesTakeNoMemory) {
 
 /// The memory may be released while its bytes are being sent, although the answer has already announced the full
 /// length.
-TEST(XrcHostile, AReadOfMemoryThatGoesEndsTheConnection) {
+TEST(XrcHostile, AReadOfMemoryThatIsDeregisteredEndsTheConnection) {
   constexpr std::uint32_t kLong = 64 * kMiB;
   XrcTarget scene(kLong);
   scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, kLong);
@@ -173,7 +173,7 @@ class StoppedInitiator {
   std::unique_ptr<RemoteQp> remote_;
 };
 
-TEST(XrcHostile, WhileAnotherInitiatorHasItsTurnOthersAreServed) {
+TEST(XrcHostile, OthersAreServedWhileAnotherInitiatorUsesTheQueue) {
   XrcTarget scene(4096);
   scene.memory.fill(3);
   scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 16);  // finds the queue
@@ -206,7 +206,7 @@ TEST(XrcHostile, ALongReadWaitsForItsTurn) {
   EXPECT_EQ(std::memcmp(bytes.data(), scene.memory.data, kLong), 0);
 }
 
-TEST(XrcHostile, WhileTheQueuesProcessIsStoppedOthersAreServed) {
+TEST(XrcHostile, OthersAreServedWhileTheQueuesProcessIsStopped) {
   const UniqueFd file = nameless_file();
   Child owner([&file](Line line) {
     Node node;

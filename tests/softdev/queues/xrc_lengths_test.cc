@@ -88,7 +88,7 @@ TEST_P(XrcSizes, InOrder) {
 }
 
 /// A message that is refused at its end leaves nothing behind, neither in the queue nor for the next connection.
-TEST_P(XrcSizes, OneThatIsTooLong) {
+TEST_P(XrcSizes, TooLongAMessage) {
   ASSERT_EQ(scene.queue.post(1, target.slice(0, kMax - 1)), 0);
   post(send_request(1), source.slice(0, kMax));
   scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);

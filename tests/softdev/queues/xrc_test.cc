@@ -25,7 +25,7 @@ namespace {
 
 // ---- Domains
 
-TEST(XrcDomain, TheDeviceSaysThatItHasThem) {
+TEST(XrcDomain, TheDeviceReportsThem) {
   Node node;
   ibv_device_attr attributes{};
   ASSERT_EQ(api().query_device(node.context.get(), &attributes), 0);
@@ -50,7 +50,7 @@ TEST(XrcDomain, OpeningIsRefused) {
   refused(file.get(), O_CREAT | O_EXCL, kBoth, EINVAL);  // exists already
 }
 
-TEST(XrcDomain, OneFileIsOneDomainUntilItsLastUserCloses) {
+TEST(XrcDomain, OneFileIsOneDomainUntilItsLastUserClosesIt) {
   Node first;
   Node second;
   const UniqueFd file = nameless_file();
@@ -66,7 +66,7 @@ TEST(XrcDomain, OneFileIsOneDomainUntilItsLastUserCloses) {
   EXPECT_EQ(ibv_close_xrcd(again), 0);
 }
 
-TEST(XrcDomain, OfThoseWhoMakeItAtOnceOneDoes) {
+TEST(XrcDomain, OfSeveralCreatorsExactlyOneSucceeds) {
   constexpr int kMakers = 8;
   constexpr int kTimes = 20;
   const UniqueFd file = nameless_file();
@@ -88,7 +88,7 @@ TEST(XrcDomain, OfThoseWhoMakeItAtOnceOneDoes) {
   }
 }
 
-TEST(XrcDomain, GoesWithTheProcessThatHadIt) {
+TEST(XrcDomain, EndsWithItsProcess) {
   const UniqueFd file = nameless_file();
   Child child([&file](Line line) {
     Node node;
@@ -123,7 +123,7 @@ TEST(XrcDomain, IsNotClosedWhileItIsUsed) {
   EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
 }
 
-TEST(XrcDomain, ADeviceClosesWithWhatIsStillThere) {
+TEST(XrcDomain, ADeviceClosesWithItsRemainingObjects) {
   const UniqueFd file = nameless_file();
   {
     const verbs::DeviceList list(api());
@@ -195,7 +195,7 @@ TEST(Xrc, QueuePairsThatAreRefused) {
   refused(IBV_QPT_RC, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD, nullptr, EINVAL);
 }
 
-TEST(Xrc, EachDirectionWantsItsOwnAttributes) {
+TEST(Xrc, EachDirectionNeedsItsOwnAttributes) {
   Node node;
   const Domain domain(node);
   Qp sender(node, of_type(IBV_QPT_XRC_SEND));
@@ -216,7 +216,7 @@ TEST(Xrc, EachDirectionWantsItsOwnAttributes) {
   EXPECT_EQ(state_of(receiver), IBV_QPS_RTS);
 }
 
-TEST(Xrc, WhatOnlyTheOtherDirectionHasIsIgnored) {
+TEST(Xrc, AttributesOfTheOtherDirectionAreIgnored) {
   Node node;
   const Domain domain(node);
   Qp sender(node, of_type(IBV_QPT_XRC_SEND));
@@ -232,7 +232,7 @@ TEST(Xrc, WhatOnlyTheOtherDirectionHasIsIgnored) {
   }
 }
 
-TEST(Xrc, EachDirectionPostsOnlyItsOwn) {
+TEST(Xrc, EachDirectionAcceptsOnlyItsOwnRequests) {
   Scene scene;
   EXPECT_EQ(scene.sender.post_recv(scene.from.slice(0, 8), 1), EINVAL);
   EXPECT_EQ(scene.receiver.post_recv(scene.to.slice(0, 8), 1), EINVAL);
@@ -274,7 +274,7 @@ TEST(Xrc, MessagesTakeTheReceivesOfTheQueueThatTheyNameInOrder) {
   EXPECT_TRUE(other.poll().empty());
 }
 
-TEST(Xrc, WriteReadAndAtomicsGoToTheQueuesMemory) {
+TEST(Xrc, WriteReadAndAtomicsAccessTheQueuesMemory) {
   Scene scene;
   const std::uint32_t number = scene.queue.number();
   const std::uint32_t key = scene.to.mr->rkey;
@@ -337,7 +337,7 @@ TEST(Xrc, RequestsByCallsNameTheirQueue) {
   EXPECT_EQ(ibv_wr_complete(calls), EINVAL);
 }
 
-TEST(Xrc, WakesWhoSleepsOnTheQueuesCompletions) {
+TEST(Xrc, WakesAThreadThatSleepsOnTheQueuesCompletions) {
   Scene scene;
   ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
   ASSERT_EQ(ibv_req_notify_cq(scene.queue.cq.get(), 0), 0);
@@ -366,7 +366,7 @@ TEST(Xrc, TheLimitOfAQueueIsAnEvent) {
 
 // ---- Failures
 
-TEST(Xrc, AnEmptyQueueIsAReceiverThatIsNotReady) {
+TEST(Xrc, AnEmptyQueueMeansReceiverNotReady) {
   Scene scene;
   ASSERT_EQ(scene.send(8), 0);
   EXPECT_TRUE(scene.sender.poll().empty());
@@ -381,7 +381,7 @@ TEST(Xrc, AnEmptyQueueIsAReceiverThatIsNotReady) {
   EXPECT_EQ(other.sender.next().status, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-TEST(Xrc, ANumberOfNoQueueFailsBothEnds) {
+TEST(Xrc, TheNumberOfAQueuePairFailsBothEnds) {
   Scene scene;
   const std::uint32_t nobody = scene.receiver.number();  // the number of a queue pair
   ASSERT_EQ(scene.send(8, nobody), 0);
@@ -389,7 +389,7 @@ TEST(Xrc, ANumberOfNoQueueFailsBothEnds) {
   EXPECT_TRUE(scene.queue.poll().empty());
 }
 
-TEST(Xrc, ANumberThatNobodyHasFailsBothEnds) {
+TEST(Xrc, AnUnusedNumberFailsBothEnds) {
   Scene scene;
   ASSERT_EQ(scene.send(8, 1), 0);
   scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
@@ -405,7 +405,7 @@ TEST(Xrc, AQueueOfAnotherDomainFailsBothEnds) {
   EXPECT_TRUE(queue.poll().empty());
 }
 
-TEST(Xrc, AQueueThatIsGoneFailsBothEnds) {
+TEST(Xrc, ADestroyedQueueFailsBothEnds) {
   Scene scene;
   ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
   ASSERT_EQ(scene.send(8), 0);
@@ -416,7 +416,7 @@ TEST(Xrc, AQueueThatIsGoneFailsBothEnds) {
   scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 }
 
-TEST(Xrc, WhatTheQueuePairDoesNotAllowIsRefused) {
+TEST(Xrc, AccessThatTheQueuePairDoesNotAllowIsRefused) {
   QpSettings nothing;
   nothing.access = 0;
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE_WITH_IMM}) {
@@ -457,7 +457,7 @@ TEST(Xrc, AMessageThatIsTooLongFailsItsConnectionAlone) {
   EXPECT_EQ(state_of(other_receiver), IBV_QPS_RTS);
 }
 
-TEST(Xrc, AReceiveWhoseMemoryIsGoneFailsItsConnectionAlone) {
+TEST(Xrc, AReceiveInDeregisteredMemoryFailsItsConnectionAlone) {
   Scene scene;
   Memory given_up(scene.b);
   ASSERT_EQ(scene.queue.post(1, given_up.slice(0, 100)), 0);
@@ -478,7 +478,7 @@ TEST(Xrc, AReceiveWhoseMemoryIsGoneFailsItsConnectionAlone) {
   ASSERT_EQ(late.queue.post(2, late.to.slice(0, 100)), 0) << "the queue goes on";
 }
 
-TEST(Xrc, AnOverrunOfTheQueuesCompletionsIsItsEnd) {
+TEST(Xrc, AnOverrunOfTheQueuesCompletionsEndsTheQueue) {
   Scene scene;
   Queue small(scene.b, scene.domain, 2);
   for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(small.post(id, scene.to.slice(0, 100)), 0);
@@ -532,7 +532,7 @@ TEST(Xrc, ConnectsAgainAfterReset) {
 
 // ---- ibv_open_qp
 
-TEST(Xrc, AQueuePairIsOpenedByNumberAndGoesWithItsLastHandle) {
+TEST(Xrc, AQueuePairIsOpenedByNumberAndEndsWithItsLastHandle) {
   Scene scene;
   ibv_qp_open_attr wanted{};
   wanted.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
@@ -629,7 +629,7 @@ TEST(Xrc, ManySendersAtATime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Xrc, WhatAnInitiatorHadTakenWhenItDiedIsTheNextOnes) {
+TEST(Xrc, AReceiveThatADeadInitiatorHadTakenIsReused) {
   Scene scene;
   for (int i = 0; i < 20; ++i) {
     for (const bool had_let_go : {false, true}) {
@@ -706,11 +706,11 @@ void kill_in_the_middle(std::uint32_t bytes, int rounds) {
   }
 }
 
-TEST(Xrc, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
+TEST(Xrc, AnInitiatorKilledInTheMiddleLeavesTheQueueUsable) {
   kill_in_the_middle(8, 20);
 }
 
-TEST(Xrc, AnInitiatorKilledInTheMiddleOfALongMessageLeavesTheQueueWhole) {
+TEST(Xrc, AnInitiatorKilledInALongMessageLeavesTheQueueUsable) {
   kill_in_the_middle(300'000, 5);
 }
 

@@ -27,7 +27,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-TEST(AccessProof, TwoEndsThatMayLookIntoEachOtherProveIt) {
+TEST(AccessProof, TwoProcessesThatMayInspectEachOtherProveIt) {
   AccessProof one;
   AccessProof other;
   ASSERT_EQ(one.create(), 0);
@@ -38,7 +38,7 @@ TEST(AccessProof, TwoEndsThatMayLookIntoEachOtherProveIt) {
   EXPECT_TRUE(one.is_proven_by(other.answer()));
 }
 
-TEST(AccessProof, AnAnswerProvesNothingToAThirdEnd) {
+TEST(AccessProof, AnAnswerProvesNothingToAThirdProcess) {
   AccessProof one;
   AccessProof between;
   AccessProof third;
@@ -175,7 +175,7 @@ std::vector<UniqueFd> hold_up(std::uint32_t qpn) {
   return held;
 }
 
-TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing) {
+TEST(AccessProof, TheSameUserWithoutItsCapabilitiesDelaysAndUsesNothing) {
   Child child([](Line line) {
     const Card target = line.receive();
     const bool tries = give_up_capabilities();
@@ -204,7 +204,7 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing)
 
 /// A process that may not read this process's memory is treated like another host: sharing in the opposite direction is
 /// refused, too.
-TEST(AccessProof, AnInitiatorDoesNotShareWithATargetThatMayNotLookIntoIt) {
+TEST(AccessProof, AnInitiatorDoesNotShareWithATargetThatMayNotInspectIt) {
   Child child([](Line line) {
     const bool gave_up = give_up_capabilities();
     Node node;
@@ -243,7 +243,7 @@ TEST(AccessProof, PeersCannotWriteTheTableOfRegistrations) {
 }
 
 /// TCP still works between them.
-TEST(AccessProof, WhoMayNotShareMemoryIsReachedByTcp) {
+TEST(AccessProof, AProcessThatMayNotShareMemoryIsReachedByTcp) {
   Child child([](Line line) {
     (void)give_up_capabilities();
     Node node;

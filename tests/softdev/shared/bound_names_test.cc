@@ -22,7 +22,7 @@ UniqueFd bound(const std::string& name) {
   return bind_to(std::string(1, '\0') + kPrefix + name);
 }
 
-TEST(BoundNames, AreThoseThatSocketsHave) {
+TEST(BoundNames, AreTheNamesOfSockets) {
   EXPECT_TRUE(bound_names(kPrefix).empty());
   {
     const UniqueFd one = bound("one");
@@ -47,7 +47,7 @@ TEST(BoundNames, AreThisUsersOnly) {
   EXPECT_TRUE(found.empty());
 }
 
-TEST(BoundNames, AreOfTheNetworkThatTheThreadIsIn) {
+TEST(BoundNames, AreOfTheNetworkNamespaceOfTheThread) {
   const UniqueFd outside = bound("outside");
   ASSERT_TRUE(outside);
   std::string why_not;

@@ -49,7 +49,7 @@ void take_event(Qp& qp) {
   api().ack_cq_events(cq, 1);
 }
 
-TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
+TEST(Hazards, DeregistrationWaitsForAWriteInProgress) {
   Pair pair;
   Memory from(pair.a_node, kLongWrite);
   Memory to(pair.b_node, kLongWrite);
@@ -58,7 +58,7 @@ TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
   EXPECT_TRUE(write.has_arrived());
 }
 
-TEST(Hazards, DeregistrationWaitsForAWriteOfOnesOwn) {
+TEST(Hazards, DeregistrationWaitsForAnOwnWrite) {
   Pair pair;
   Memory from(pair.a_node, kLongWrite);
   Memory to(pair.b_node, kLongWrite);
@@ -109,7 +109,7 @@ TEST(Hazards, DeregistrationWaitsForTheDevicesOwnThreads) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
 }
 
-TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
+TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorIsDone) {
   QpSettings sleeping;
   sleeping.with_channel = true;
   Pair pair({}, sleeping);
@@ -133,7 +133,7 @@ TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
 
 /// An initiator starts a request, and the application polls, while the queue pair changes to the error state: each
 /// receive is either filled or flushed.
-TEST(Hazards, NoReceiveIsFlushedThatAnInitiatorMayYetFill) {
+TEST(Hazards, AReceiveThatAnInitiatorMayStillFillIsNotFlushed) {
   QpShared target{};
   std::atomic<ibv_qp_state> state{IBV_QPS_RTS};
   target.link.store(link_word(7, 8, Service::kReliable));
@@ -149,7 +149,7 @@ TEST(Hazards, NoReceiveIsFlushedThatAnInitiatorMayYetFill) {
 }
 
 /// The serving thread of a context that is its own peer gets an atomic request while another queue pair fails.
-TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
+TEST(Hazards, AFailureOfOneQueuePairDoesNotDelayAnother) {
   Node node;
   Qp a(node);
   Qp b(node);
@@ -179,7 +179,7 @@ TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
 }
 
 /// For the thread that carries out other hosts' requests. The initiator whose turn it is may be stopped.
-TEST(ContendedHazard, AThreadThatHasOthersToServeDoesNotWait) {
+TEST(ContendedHazard, AServingThreadDoesNotWait) {
   QpShared target{};
   const ContendedHazard first(target, 1);
   ASSERT_TRUE(first);

@@ -49,7 +49,7 @@ struct Target {
   }
 };
 
-TEST(ScribbledSegment, AMessageIsNoLongerThanItsSlotOrItsReceive) {
+TEST(ScribbledSegment, AMessageLongerThanItsSlotOrReceiveIsRefused) {
   for (const bool eager : {true, false}) {
     for (const std::uint32_t bytes : {17U, 49U, kHuge}) {
       Target target;
@@ -64,7 +64,7 @@ TEST(ScribbledSegment, AMessageIsNoLongerThanItsSlotOrItsReceive) {
   }
 }
 
-TEST(ScribbledSegment, AStatusIsOneThatReceivesHave) {
+TEST(ScribbledSegment, AnInvalidStatusBecomesAGeneralError) {
   Target target;
   target.scribbler.publish(0, 8, false, 200);
   const std::vector<ibv_wc> found = target.pair.b.poll();
@@ -73,7 +73,7 @@ TEST(ScribbledSegment, AStatusIsOneThatReceivesHave) {
   EXPECT_EQ(state_of(target.pair.b), IBV_QPS_ERR);
 }
 
-TEST(ScribbledSegment, AMessageWithoutAReceiveIsNone) {
+TEST(ScribbledSegment, AMessageWithoutAReceiveEndsTheQueuePair) {
   Target target;
   target.scribbler.publish(0, 8, true);
   target.scribbler.publish(1, 8, true);
@@ -128,7 +128,7 @@ TEST(ScribbledSegment, AMessageTakesASharedReceiveThatIsPosted) {
   EXPECT_TRUE(good_target.poll().empty()) << "a receive that nobody has posted";
 }
 
-TEST(ScribbledSegment, AnInitiatorStaysInsideOfWhatItMaps) {
+TEST(ScribbledSegment, AnInitiatorAccessesOnlyItsMappings) {
   SharedTarget target;
   Node initiator_node;
   Memory from(initiator_node);
@@ -143,7 +143,7 @@ TEST(ScribbledSegment, AnInitiatorStaysInsideOfWhatItMaps) {
   (void)initiator.next();  // may fail, but it ends
 }
 
-TEST(ScribbledSegment, AScatterListEndsWhereItsEntryDoes) {
+TEST(ScribbledSegment, AScatterListEndsWithItsEntry) {
   Target target;
   Memory from(target.pair.a_node);
   const QpView& view = target.scribbler.remote->view;
@@ -157,7 +157,7 @@ TEST(ScribbledSegment, AScatterListEndsWhereItsEntryDoes) {
 }
 
 /// Requests that an initiator of this device never sends to the serving thread.
-TEST(ScribbledSegment, AtomicsAreAlignedAndNothingHasNoLength) {
+TEST(ScribbledSegment, UnalignedAtomicsAndEmptyRequestsAreSafe) {
   Pair pair;
   Memory memory(pair.b_node, 4096, kAllRemote, true);
   const Scribbler scribbler(pair.b);
@@ -184,7 +184,7 @@ TEST(ScribbledSegment, AtomicsAreAlignedAndNothingHasNoLength) {
   }
 }
 
-TEST(ScribbledSegment, EventsThatNobodyFiredEndWithTheirQueue) {
+TEST(ScribbledSegment, AWrongNumberOfEventsDoesNotBlockTheDestruction) {
   QpSettings with_channel;
   with_channel.with_channel = true;
   Pair pair({}, with_channel);

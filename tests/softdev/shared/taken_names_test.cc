@@ -45,7 +45,7 @@ void write_in_spite_of(const Child& child) {
   child.line().send({});
 }
 
-TEST(TakenNames, KeepNobodyFromMakingQueuePairs) {
+TEST(TakenNames, DoNotPreventQueuePairs) {
   std::string why_not;
   std::thread([&why_not] {
     const rdmacomm::testing::OwnNetwork network;
@@ -63,7 +63,7 @@ TEST(TakenNames, KeepNobodyFromMakingQueuePairs) {
 }
 
 /// Another user has taken the names, for a domain and a group, by which this user's processes find each other.
-TEST(TakenNames, MakeNobodyAMemberAndKeepNobodyOut) {
+TEST(TakenNames, NeitherAddNorExcludeMembers) {
   const UniqueFd file = nameless_file();
   struct stat what {};
   ASSERT_EQ(fstat(file.get(), &what), 0);

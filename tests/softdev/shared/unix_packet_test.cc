@@ -14,7 +14,7 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 /// Another process may have bound the name without accepting connections.
-TEST(Connecting, IsGivenUpWhereNobodyAccepts) {
+TEST(Connecting, EndsWithATimeoutIfNoProcessAccepts) {
   const std::string name = std::string(1, '\0') + "rdmacomm/unix_packet_test/" + std::to_string(getpid());
   const UniqueFd owner = bind_to(name);
   ASSERT_TRUE(owner);

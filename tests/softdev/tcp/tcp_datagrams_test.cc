@@ -99,7 +99,7 @@ void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_
 }
 
 /// A posting thread may hold the send queue for seconds, while it looks for a stopped process on this host.
-TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
+TEST(TcpDatagrams, OfABusySenderDelayNoOther) {
   Sender sender;
   sender.post(0);
   UniqueFd its_datagrams = sender.peer.accept();
@@ -113,7 +113,7 @@ TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
 }
 
 /// While peers are asked to confirm their greetings, more unknown clients connect than are accepted at a time.
-TEST(TcpUnknownClients, DoNotThrowOutWhoIsExpected) {
+TEST(TcpUnknownClients, DoNotDisplaceExpectedPeers) {
   constexpr std::size_t kExpected = 10;
   constexpr std::size_t kUnknownClients = kSenders + kExpected;
   const WireVariable variable("tcp");
@@ -182,7 +182,7 @@ struct DatagramReceiver {
   }
 };
 
-TEST(TcpSenders, UnknownClientsTakeOnlySoManyDescriptors) {
+TEST(TcpSenders, UnknownClientsTakeALimitedNumberOfDescriptors) {
   DatagramReceiver receiver;
   const std::vector<UniqueFd> unknown_clients = receiver.senders(2 * kSenders);
   for (std::size_t i = 0; i < unknown_clients.size(); ++i) {
@@ -197,7 +197,7 @@ TEST(TcpSenders, UnknownClientsTakeOnlySoManyDescriptors) {
 }
 
 /// Any user of this host may connect and claim any address.
-TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
+TEST(TcpSenders, AProcessOfThisHostCannotSendUnderAForeignAddress) {
   DatagramReceiver receiver;
   const UniqueFd sender = come_as_sender(receiver.qp.number());
   TcpDatagramAddress address;
@@ -248,7 +248,7 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
   EXPECT_EQ(sender.wait(), 0);
 }
 
-TEST(TcpSenders, UnknownClientsDoNotDisplaceWhoHasTheKey) {
+TEST(TcpSenders, UnknownClientsDoNotDisplaceSendersWithTheKey) {
   DatagramReceiver receiver;
   const std::vector<UniqueFd> friends = receiver.senders(kSenders / 2);
   for (const UniqueFd& one : friends) send_datagram(one);
@@ -260,7 +260,7 @@ TEST(TcpSenders, UnknownClientsDoNotDisplaceWhoHasTheKey) {
 }
 
 /// Datagrams from before a disconnect are received, whatever later clients do.
-TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
+TEST(TcpSenders, DatagramsOfMoreSendersThanPlacesAreNotLost) {
   DatagramReceiver receiver;
   constexpr std::size_t kMany = 4 * kSenders;
   for (std::size_t i = 0; i < kMany; ++i) send_datagram(come_as_sender(receiver.qp.number()));
@@ -274,7 +274,7 @@ TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
 }
 
 /// A sender whose datagram waits for a receive is not disconnected.
-TEST(TcpSenders, WhoseDatagramWaitsStays) {
+TEST(TcpSenders, ASenderWithAWaitingDatagramIsNotDisconnected) {
   constexpr std::chrono::milliseconds kWaits{200};  // shorter than the 250 ms for which it waits
   for (int attempt = 0; attempt < 100; ++attempt) {
     DatagramReceiver receiver(0);
@@ -290,7 +290,7 @@ TEST(TcpSenders, WhoseDatagramWaitsStays) {
   GTEST_SKIP() << "too slow a machine";
 }
 
-TEST(TcpSenders, WhoIsSentAwayComesAgain) {
+TEST(TcpSenders, ADisconnectedSenderReconnects) {
   DatagramReceiver receiver;
   Node node;
   const Memory memory(node, 64);
@@ -311,7 +311,7 @@ TEST(TcpSenders, WhoIsSentAwayComesAgain) {
 }
 
 /// The buffer is small at first.
-TEST(TcpSenders, LongDatagramsBehindShortOnesAndBeforeThem) {
+TEST(TcpSenders, LongAndShortDatagramsAlternate) {
   DatagramReceiver receiver;
   for (const std::uint32_t first : {0U, 100U, 416U, 417U, 1000U, 4096U}) {
     const UniqueFd sender = come_as_sender(receiver.qp.number());

@@ -56,7 +56,7 @@ struct HalfSent : ManualScene {
   }
 };
 
-TEST(TcpHostile, NothingIsSentAgainForATargetThatDidNotWait) {
+TEST(TcpHostile, ReadyWithoutNotReadyEndsTheConnection) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kReady);
   scene.expect_the_end();
@@ -64,7 +64,7 @@ TEST(TcpHostile, NothingIsSentAgainForATargetThatDidNotWait) {
 
 /// Requests that are to be sent again are reported as done meanwhile. So their numbers are lower than all numbers that
 /// are kept.
-TEST(TcpHostile, NumbersBeforeAllThatAreKeptDoNotCrash) {
+TEST(TcpHostile, NumbersBelowAllKeptOnesDoNotCrash) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kReady);
   scene.answer(kShort);
@@ -74,7 +74,7 @@ TEST(TcpHostile, NumbersBeforeAllThatAreKeptDoNotCrash) {
 }
 
 /// A request that must be sent again from its beginning cannot be done before that.
-TEST(TcpHostile, NothingIsDoneBetweenTheWordToSendAgainAndThat) {
+TEST(TcpHostile, ARequestCannotBeDoneBeforeItIsSentAgain) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kNotReady);
   scene.answer(0, TcpAnswer::kReady);
@@ -82,7 +82,7 @@ TEST(TcpHostile, NothingIsDoneBetweenTheWordToSendAgainAndThat) {
   scene.expect_the_end();
 }
 
-TEST(TcpHostile, NothingIsDoneThatWasNeverSent) {
+TEST(TcpHostile, ARequestThatWasNotSentCannotBeDone) {
   HalfSent scene;
   scene.answer(0, TcpAnswer::kNotReady);
   scene.answer(0, TcpAnswer::kReady);
@@ -91,7 +91,7 @@ TEST(TcpHostile, NothingIsDoneThatWasNeverSent) {
   scene.expect_the_end();
 }
 
-TEST(TcpHostile, WhatIsSentAgainIsSentFromTheSameNumberOn) {
+TEST(TcpHostile, RequestsAreSentAgainFromTheReportedNumber) {
   HalfSent scene;
   scene.answer(2, TcpAnswer::kNotReady);
   scene.answer(2, TcpAnswer::kReady);
@@ -119,7 +119,7 @@ TEST(TcpHostile, ARequestThatWasNotSentCannotWait) {
   EXPECT_TRUE(is_closed(scene.connection));
 }
 
-TEST(TcpHostile, AReadBringsNothingBetweenTheWordToSendAgainAndThat) {
+TEST(TcpHostile, AReadCannotBeAnsweredBeforeItIsSentAgain) {
   ManualScene scene;
   const Memory large(scene.node, kEndless);
   ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_READ, 4, 0, 0), scene.memory.slice(256, 8)), 0);
@@ -130,7 +130,7 @@ TEST(TcpHostile, AReadBringsNothingBetweenTheWordToSendAgainAndThat) {
   EXPECT_TRUE(HalfSent::ends(scene.connection));
 }
 
-TEST(TcpHostile, AByteIsAnOperationOfATargetOrNone) {
+TEST(TcpHostile, OnlyKnownBytesAreOperations) {
   std::vector<unsigned> known;
   for (unsigned byte = 0; byte < 256; ++byte) {
     if (is_remote_opcode(static_cast<std::uint8_t>(byte))) known.push_back(byte);
@@ -151,7 +151,7 @@ TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
 }
 
 /// A refused unknown client: its data is read only for a short time.
-TEST(TcpHostile, AnUnknownClientThatWasRefusedIsCutOff) {
+TEST(TcpHostile, ARefusedClientIsDisconnected) {
   const ManualScene scene;
   const UniqueFd unknown = connect_raw(scene.qp.number());
   say(unknown, std::uint64_t{0});  // not a greeting
@@ -163,7 +163,7 @@ TEST(TcpHostile, AnUnknownClientThatWasRefusedIsCutOff) {
 }
 
 /// A queue pair of this host may hold its send queue for seconds, while it looks for a stopped process.
-TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
+TEST(TcpHostile, AClientThatNamesABusyQueuePairDelaysNoOther) {
   ManualScene scene;
   Qp busy(scene.node);
   const std::scoped_lock held(SoftQp::from(busy.qp.get()).as_tcp_owner()->send_lock());
@@ -180,7 +180,7 @@ TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
 }
 
 /// A hundred targets that send random numbers.
-TEST(TcpHostile, AnyNumbersEndInOrder) {
+TEST(TcpHostile, RandomNumbersDoNotCrash) {
   constexpr unsigned kTargets = 100;
   const std::array<std::uint32_t, 12> numbers{0, 1, 2, 3, 4, 7, 8, 9, 1009, 0x7fffffff, 0x80000000, 0xffffffff};
   const WireVariable variable("tcp");

@@ -20,7 +20,7 @@ int unread(const UniqueFd& socket) {
   return bytes;
 }
 
-TEST(TcpInput, WhoSendsWithoutEndIsReadAPieceAtATime) {
+TEST(TcpInput, AnEndlessSenderIsReadInPieces) {
   constexpr std::size_t kAtATime = 64;
   constexpr std::size_t kSent = 1024 * kAtATime;
   std::array<int, 2> ends{};
@@ -42,7 +42,7 @@ TEST(TcpInput, WhoSendsWithoutEndIsReadAPieceAtATime) {
 }
 
 /// A process may have thousands of connections, most of which carry little data.
-TEST(TcpInput, TheBufferGrowsWithWhatComesByOneRead) {
+TEST(TcpInput, TheBufferGrowsWithTheBytesOfOneRead) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
   const UniqueFd ours(ends[0]);

@@ -16,7 +16,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithIt) {
+TEST(TcpOrder, ARequestCompletesNoLaterThanThePeersReplyToIt) {
   ManualScene scene;
   scene.post();
   EXPECT_EQ(scene.next_request().done, 0U);
@@ -33,7 +33,7 @@ TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithIt) {
 }
 
 /// A READ is not done before its data has arrived, whatever the peer reports.
-TEST(TcpOrder, WhoPassesAReadOverDoesNotFollowTheProtocol) {
+TEST(TcpOrder, SkippingAReadIsAProtocolError) {
   ManualScene scene;
   ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_READ, 4, 0, 0), scene.memory.slice(256, 8)), 0);
   scene.post();
@@ -43,7 +43,7 @@ TEST(TcpOrder, WhoPassesAReadOverDoesNotFollowTheProtocol) {
   EXPECT_TRUE(is_closed(scene.connection));
 }
 
-TEST(TcpOrder, WhatIsNotCarriedOutIsNotWaitedFor) {
+TEST(TcpOrder, AMessageDoesNotWaitForUnexecutedRequests) {
   ManualScene scene;
   scene.post();
   (void)scene.next_request();
@@ -53,7 +53,7 @@ TEST(TcpOrder, WhatIsNotCarriedOutIsNotWaitedFor) {
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
 }
 
-TEST(TcpOrder, WhoHasDoneMoreThanWasSentDoesNotFollowTheProtocol) {
+TEST(TcpOrder, ReportingMoreThanWasSentIsAProtocolError) {
   ManualScene scene;
   scene.post();
   (void)scene.next_request();
@@ -61,7 +61,7 @@ TEST(TcpOrder, WhoHasDoneMoreThanWasSentDoesNotFollowTheProtocol) {
   EXPECT_TRUE(is_closed(scene.connection));
 }
 
-TEST(TcpOrder, ARequestSaysWhatWasCarriedOut) {
+TEST(TcpOrder, ARequestReportsTheExecutedRequests) {
   ManualScene scene;
   scene.poll_in_vain();
   scene.send(0);
@@ -72,7 +72,7 @@ TEST(TcpOrder, ARequestSaysWhatWasCarriedOut) {
 }
 
 /// A failed queue pair does not wait for anything that it still owes: the peer is informed of the end.
-TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
+TEST(TcpOrder, AQueuePairInErrorDoesNotWaitForReports) {
   ManualScene scene;
   scene.post();
   (void)scene.next_request();
@@ -82,7 +82,7 @@ TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
 }
 
 /// An unreliable queue pair continues after a local error. Its peer has not counted the request that was never sent.
-TEST(TcpOrder, ARequestThatNeverWentOutHasNoNumber) {
+TEST(TcpOrder, ARequestThatWasNeverSentHasNoNumber) {
   const WireVariable variable("tcp");
   const QpSettings unreliable{.type = IBV_QPT_UC};
   Pair pair(unreliable, unreliable);
@@ -102,7 +102,7 @@ TEST(TcpOrder, ARequestThatNeverWentOutHasNoNumber) {
 
 /// If a message's memory is unmapped while it is sent, it cannot be finished, and no other request's data may be sent
 /// in its place.
-TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
+TEST(TcpOrder, AMessageThatCannotBeCompletedEndsTheConnection) {
   constexpr std::size_t kLong = 32U << 20;
   constexpr std::size_t kNext = 12U << 20;
   ManualScene scene;
@@ -124,7 +124,7 @@ TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
 }
 
 /// An answer may be delayed until the application polls again, but not forever.
-TEST(TcpOrder, AMessageIsAnsweredThoughNobodyPollsAgain) {
+TEST(TcpOrder, AMessageIsAnsweredWithoutAnotherPoll) {
   ManualScene scene;
   scene.poll_in_vain();
   scene.send(0);

@@ -42,7 +42,7 @@ TEST(TcpOutput, MoreAnswersThanAPeerMayAskForAreTooMany) {
   EXPECT_FALSE(output.is_flooded());
 }
 
-TEST(TcpOutput, SoAreThoseBehindALongRead) {
+TEST(TcpOutput, AnswersBehindALongReadAreCountedToo) {
   TcpOutput output;
   output.respond_later(TcpRequest{});
   ASSERT_TRUE(output.next_response());
@@ -56,7 +56,7 @@ TEST(TcpOutput, SoAreThoseBehindALongRead) {
   EXPECT_TRUE(output.is_flooded());
 }
 
-TEST(TcpOutput, HowMuchIsUnsentDoesNotDependOnWhatWentBefore) {
+TEST(TcpOutput, TheUnsentAmountDoesNotDependOnEarlierAnswers) {
   TcpOutput output;
   for (int i = 0; i < 100'000; ++i) {
     output.respond(kOutputBytes);
@@ -77,7 +77,7 @@ TEST(TcpOutput, HowMuchIsUnsentDoesNotDependOnWhatWentBefore) {
   EXPECT_LE(output.kept(), 4 * kMaxReadDepth * kAnswer) << "what was sent is not kept";
 }
 
-TEST(TcpOutput, WhatGoesFirstIsNoAnswer) {
+TEST(TcpOutput, BytesThatGoFirstAreNotCountedAsAnswers) {
   TcpOutput output;
   answer_as_many_as_may_be_asked_for(output);
   output.go_first(std::vector<std::byte>(1000));
@@ -89,7 +89,7 @@ TEST(TcpOutput, WhatGoesFirstIsNoAnswer) {
   EXPECT_FALSE(output.is_flooded());
 }
 
-TEST(TcpOutput, WhatGoesFirstIsNotTakenForWhatWasSaidLast) {
+TEST(TcpOutput, BytesThatGoFirstAreNotTakenForTheLastReport) {
   TcpOutput output;
   output.one_is_done();
   output.say_done();
@@ -100,7 +100,7 @@ TEST(TcpOutput, WhatGoesFirstIsNotTakenForWhatWasSaidLast) {
   EXPECT_EQ(output.bytes().size(), 1000 + sizeof(TcpAnswer));
 }
 
-TEST(TcpOutput, WhatIsDoneIsSaidOnceHoweverOftenItIsSaid) {
+TEST(TcpOutput, UnsentReportsAreMerged) {
   TcpOutput output;
   for (int i = 0; i < 1000; ++i) {
     output.one_is_done();

@@ -25,7 +25,7 @@ TEST(TcpPairing, TheFirstSecretIsThePeers) {
   EXPECT_TRUE(pairing.is_peers(kPeers));
 }
 
-TEST(TcpPairing, TheNextLifeTakesAnotherSecret) {
+TEST(TcpPairing, AfterAResetAnotherSecretIsAccepted) {
   TcpPairing pairing;
   ASSERT_EQ(pairing.begin({}, 7), 0);
   EXPECT_TRUE(pairing.is_peers(kPeers));
@@ -33,7 +33,7 @@ TEST(TcpPairing, TheNextLifeTakesAnotherSecret) {
   EXPECT_TRUE(pairing.is_peers(kAnothers));
 }
 
-TEST(TcpPairing, EachPeerIsShownASecretOfItsOwn) {
+TEST(TcpPairing, EachPeerGetsItsOwnSecret) {
   TcpPairing pairing;
   ASSERT_EQ(pairing.begin({}, 7), 0);
   const TcpSecret first = pairing.own();
@@ -112,7 +112,7 @@ TEST(TcpPairing, AnotherProcessAtThePeersPortIsRefused) {
   EXPECT_EQ(second.secret, first.secret);
 }
 
-TEST(TcpPairing, AnotherProcessAtTheTargetsPortIsNotGivenRequests) {
+TEST(TcpPairing, AnotherProcessAtTheTargetsPortGetsNoRequests) {
   ManualScene scene;  // the test's secret is zero
   scene.connection.reset();
   const UniqueFd again = scene.peer.accept();
@@ -129,7 +129,7 @@ TEST(TcpPairing, AnotherProcessAtTheTargetsPortIsNotGivenRequests) {
   EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(TcpPairing, TheTargetItselfIsGivenRequestsAgain) {
+TEST(TcpPairing, TheTargetItselfGetsRequestsAgain) {
   ManualScene scene;
   scene.connection.reset();
   scene.connection = scene.peer.accept();
@@ -140,7 +140,7 @@ TEST(TcpPairing, TheTargetItselfIsGivenRequestsAgain) {
 }
 
 /// The peer's previous connection ends with the RESET, and data sent on it is lost.
-TEST(TcpPairing, AGreetingOfTheLifeBeforeIsNotWelcomedInTheNext) {
+TEST(TcpPairing, AGreetingFromBeforeAResetIsRefused) {
   Called scene;
   UniqueFd before;
   const UniqueFd question = scene.greet(before, kPeers);
@@ -163,7 +163,7 @@ TEST(TcpPairing, AnOlderVersionIsRefused) {
   EXPECT_EQ(welcome_of(older), Welcome::kRefused);
 }
 
-TEST(TcpPairing, ATargetOfAnOlderVersionIsNotAskedAgain) {
+TEST(TcpPairing, ATargetOfAnOlderVersionIsNotRetried) {
   const WireVariable variable("tcp");
   Node node;
   const Memory memory(node);

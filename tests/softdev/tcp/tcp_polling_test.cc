@@ -35,7 +35,7 @@ void be_left_to_polls(ManualScene& scene, const Between& between) {
   scene.poll_in_vain();
 }
 
-TEST(TcpPolling, WhatComesWhenItHasEndedIsCarriedOut) {
+TEST(TcpPolling, ARequestThatArrivesAfterPollingIsExecuted) {
   ManualScene scene;
   be_left_to_polls(scene, [] {});
   scene.send(0);
@@ -43,7 +43,7 @@ TEST(TcpPolling, WhatComesWhenItHasEndedIsCarriedOut) {
 }
 
 /// More data than sockets can hold: the rest is sent when there is room, and by then only epoll reports that.
-TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
+TEST(TcpPolling, BytesThatDidNotFitTheSocketAreSentAfterPolling) {
   constexpr std::size_t kMuch = 64U << 20;
   ManualScene scene;
   Memory memory(scene.node, kMuch);

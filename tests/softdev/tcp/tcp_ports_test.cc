@@ -72,7 +72,7 @@ class TcpSquatters : public ::testing::Test {
   std::vector<UniqueFd> squatters;
 };
 
-TEST_F(TcpSquatters, NumbersWhosePortSomebodyElseHasAreNotTaken) {
+TEST_F(TcpSquatters, NumbersWhosePortIsInUseAreSkipped) {
   take_each(2, 2);
   const WireVariable variable("tcp");
   for (int i = 0; i < 8; ++i) {  // random: all occupied once in 65,536 runs
@@ -81,7 +81,7 @@ TEST_F(TcpSquatters, NumbersWhosePortSomebodyElseHasAreNotTaken) {
   }
 }
 
-TEST_F(TcpSquatters, WhoHasAllPortsKeepsNobodyFromThisHostsMemory) {
+TEST_F(TcpSquatters, TakingAllPortsDoesNotPreventSharedMemory) {
   take_each(1, 1);
   {
     Pair pair;
@@ -94,7 +94,7 @@ TEST_F(TcpSquatters, WhoHasAllPortsKeepsNobodyFromThisHostsMemory) {
   EXPECT_EQ(qp.to_rtr(0x123456), EADDRINUSE);
 }
 
-TEST(TcpPorts, ANumbersPortIsNobodyElsesFromTheBeginning) {
+TEST(TcpPorts, ANumbersPortIsReservedFromTheBeginning) {
   Node node;
   const Qp qp(node);
   for (const bool everywhere : {false, true}) {
@@ -104,7 +104,7 @@ TEST(TcpPorts, ANumbersPortIsNobodyElsesFromTheBeginning) {
   EXPECT_FALSE(connect_raw(qp.number())) << "nobody listens there yet";
 }
 
-TEST(TcpPorts, AndStaysSoWhenItIsListenedTo) {
+TEST(TcpPorts, ANumbersPortStaysReservedWhileItListens) {
   const WireVariable variable("tcp");
   Node node;
   Qp qp(node, {.type = IBV_QPT_UD});
@@ -116,7 +116,7 @@ TEST(TcpPorts, AndStaysSoWhenItIsListenedTo) {
   }
 }
 
-TEST(TcpPorts, GoWithTheDevice) {
+TEST(TcpPorts, AreReleasedWithTheDevice) {
   std::uint32_t number = 0;
   {
     Node node;
@@ -126,7 +126,7 @@ TEST(TcpPorts, GoWithTheDevice) {
   EXPECT_TRUE(squat(number));
 }
 
-TEST(TcpPorts, AreNotTakenWhereAllGoesByMemory) {
+TEST(TcpPorts, AreNotUsedWithMemoryAlone) {
   const WireVariable variable("memory");
   bool is_free = false;
   // another process's connections may just have ended there
@@ -208,7 +208,7 @@ TEST_F(TwoAddresses, AQueuePairIsNotConnectedFromAnotherAddress) {
   EXPECT_EQ(qp.to_rtr(0x123456), EADDRNOTAVAIL);
 }
 
-TEST(TcpPorts, WhatIsNoListOfAddressesOpensNoDevice) {
+TEST(TcpPorts, AnInvalidListOfAddressesPreventsOpening) {
   for (const char* const wrong : {"localhost", "10.0.0.1,", ",", "10.0.0.1 ", "10.0.0.0/8"}) {
     const EnvironmentVariable listen(kListenVariable, wrong);
     const verbs::DeviceList list(api());

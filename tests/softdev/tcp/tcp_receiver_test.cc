@@ -27,7 +27,7 @@ struct Waiting : ManualScene {
   }
 };
 
-TEST(TcpReceiver, AnswersBehindAMessageWithoutReceiveAreHeard) {
+TEST(TcpReceiver, AnswersBehindAMessageWithoutReceiveAreProcessed) {
   Waiting scene;
   scene.post();
   (void)scene.next_request();
@@ -35,7 +35,7 @@ TEST(TcpReceiver, AnswersBehindAMessageWithoutReceiveAreHeard) {
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
 }
 
-TEST(TcpReceiver, AShortMessageIsPutAsideAndWhatCameBehindItComesAgain) {
+TEST(TcpReceiver, AShortMessageIsKeptAndTheFollowingOnesAreSentAgain) {
   Waiting scene;
   ASSERT_EQ(scene.qp.post_recv(scene.memory.slice(0, 64), 3), 0);
   EXPECT_EQ(scene.qp.next().wr_id, 3U);
@@ -49,7 +49,7 @@ TEST(TcpReceiver, AShortMessageIsPutAsideAndWhatCameBehindItComesAgain) {
   EXPECT_EQ(scene.next_answer().done, 4U);
 }
 
-TEST(TcpReceiver, ALongMessageComesAgainItself) {
+TEST(TcpReceiver, ALongMessageIsSentAgain) {
   ManualScene scene;
   const Memory large(scene.node, kLongSend);
   scene.send();
@@ -68,7 +68,7 @@ TEST(TcpReceiver, ALongMessageComesAgainItself) {
   EXPECT_EQ(large.data[kLongSend - 1], std::byte{7});
 }
 
-TEST(TcpReceiver, WhoComesAgainUnaskedDoesNotFollowTheProtocol) {
+TEST(TcpReceiver, SendingAgainUnaskedIsAProtocolError) {
   ManualScene scene;
   scene.send(0, 1);
   EXPECT_TRUE(is_closed(scene.connection));
@@ -83,7 +83,7 @@ void send_two_without_receives(ManualScene& scene) {
   scene.answer(0, TcpAnswer::kNotReady);
 }
 
-TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
+TEST(TcpReceiver, MessagesThatTheTargetDropsAreSentAgain) {
   ManualScene scene;
   send_two_without_receives(scene);
   scene.send();  // when it arrives, kNotReady has arrived
@@ -98,7 +98,7 @@ TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
 }
 
 /// Requests that the target has carried out meanwhile are not sent again.
-TEST(TcpReceiver, TheTargetSaysWhereToBeginAgain) {
+TEST(TcpReceiver, TheTargetNamesTheRequestToBeginWith) {
   ManualScene scene;
   send_two_without_receives(scene);
   scene.answer(1, TcpAnswer::kReady);
@@ -108,7 +108,7 @@ TEST(TcpReceiver, TheTargetSaysWhereToBeginAgain) {
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
 }
 
-TEST(TcpReceiver, WhoGivesUpAReceiverThatIsNotReadyEndsTheConnection) {
+TEST(TcpReceiver, GivingUpAReceiverThatIsNotReadyEndsTheConnection) {
   QpSettings impatient;
   impatient.rnr_retry = 1;
   ManualScene scene(impatient);
@@ -122,7 +122,7 @@ TEST(TcpReceiver, WhoGivesUpAReceiverThatIsNotReadyEndsTheConnection) {
 }
 
 /// More data than the connection can hold, in both directions, and neither end has posted receives yet.
-TEST(TcpReceiver, TwoThatSendLongMessagesAtOnceWithoutReceivesDoNotBlockEachOther) {
+TEST(TcpReceiver, TwoSendersOfLongMessagesDoNotBlockEachOther) {
   constexpr std::size_t kMessage = 1U << 20;
   constexpr std::uint64_t kMessages = 16;
   const WireVariable variable("tcp");

@@ -43,13 +43,13 @@ Moved send_words(int socket, std::size_t longest) {
   return tcp_send(socket, pieces, longest);
 }
 
-TEST(TcpSocket, IsGivenAllThatThereIs) {
+TEST(TcpSocket, GetsAllBytesInOneCall) {
   BothEnds ends;
   EXPECT_EQ(send_words(ends.out.get(), SIZE_MAX).bytes, 11U);
   EXPECT_EQ(ends.received(), "onetwothree");
 }
 
-TEST(TcpSocket, IsGivenNoMoreThanTheLongest) {
+TEST(TcpSocket, GetsAtMostTheLongestPiece) {
   constexpr std::string_view kAll = "onetwothree";
   for (std::size_t longest = 1; longest <= kAll.size() + 1; ++longest) {
     BothEnds ends;
@@ -60,7 +60,7 @@ TEST(TcpSocket, IsGivenNoMoreThanTheLongest) {
   }
 }
 
-TEST(TcpSocket, ItsLongestFollowsItsCongestionControl) {
+TEST(TcpSocket, TheLongestPieceDependsOnCongestionControl) {
   const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   constexpr std::string_view kReno = "reno";  // each kernel has it, for all users
   ASSERT_EQ(setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size()), 0);

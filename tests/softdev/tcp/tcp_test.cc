@@ -47,7 +47,7 @@ struct TcpScene {
   }
 };
 
-TEST(TcpUnknownClients, WhoDoesNotHaveTheTokenIsNotThePeer) {
+TEST(TcpUnknownClients, AClientWithoutTheTokenIsNotThePeer) {
   TcpScene scene;
   UniqueFd unknown;
   EXPECT_EQ(welcome_once_asked(unknown, scene.greeting()), Welcome::kRefused);
@@ -81,7 +81,7 @@ TEST(TcpUnknownClients, AnotherVersionAndAnotherProtocolAreRefused) {
   scene.expect_it_still_works();
 }
 
-TEST(TcpUnknownClients, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
+TEST(TcpUnknownClients, AGreetingThatWasNotSentIsNotConfirmed) {
   TcpScene scene;
   const UniqueFd unknown = connect_raw(scene.connecting().number());
   TcpGreeting question = scene.greeting();
@@ -103,7 +103,7 @@ TEST(TcpUnknownClients, ANumberThatNoQueuePairHasIsRefused) {
 }
 
 /// A client that connects while no descriptor is free is accepted once one is free again.
-TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
+TEST(TcpUnknownClients, AClientWaitsWhileNoDescriptorIsFree) {
   TcpScene scene;
   // Connected in both directions, so that no connection in progress takes the last descriptor.
   scene.expect_it_still_works();
@@ -131,7 +131,7 @@ TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
 }
 
 /// A message that is refused after it has arrived completely does not affect the next one.
-TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
+TEST(TcpMessages, AMessageRefusedAtItsEndDoesNotAffectTheNext) {
   constexpr std::size_t kLong = 1U << 20;
   const WireVariable variable("tcp");
   const QpSettings unreliable{.type = IBV_QPT_UC};
@@ -153,7 +153,7 @@ TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
 }
 
 /// Any client may send datagrams. A violation of the protocol ends only that connection.
-TEST(TcpUnknownClients, RequestsThatCannotBeEndTheConnection) {
+TEST(TcpUnknownClients, InvalidRequestsEndTheConnection) {
   const WireVariable variable("tcp");
   Node node;
   QpSettings settings;
@@ -206,7 +206,7 @@ struct Reads : ManualScene {
 };
 
 /// Answers that the peer does not read would use up memory.
-TEST(TcpUnknownClients, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
+TEST(TcpUnknownClients, TooManyUnreadAnswersEndTheConnection) {
   constexpr int kMany = 4000;
   for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
     Reads scene;
@@ -219,7 +219,7 @@ TEST(TcpUnknownClients, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
   }
 }
 
-TEST(TcpUnknownClients, AsMuchAsMayBeUnderWayIsAnsweredHoweverLateItIsRead) {
+TEST(TcpUnknownClients, TheAllowedRequestsAreAnsweredEvenIfReadLate) {
   constexpr int kRounds = 500;
   for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
     Reads scene;
@@ -234,7 +234,7 @@ TEST(TcpUnknownClients, AsMuchAsMayBeUnderWayIsAnsweredHoweverLateItIsRead) {
   }
 }
 
-TEST(TcpVariable, WithMemoryAloneNobodyListens) {
+TEST(TcpVariable, WithMemoryAloneNoPortListens) {
   const WireVariable variable("memory");
   Node node;
   QpSettings settings;
@@ -244,7 +244,7 @@ TEST(TcpVariable, WithMemoryAloneNobodyListens) {
   EXPECT_FALSE(connect_raw(qp.number()));
 }
 
-TEST(TcpVariable, AnotherValueOpensNoDevice) {
+TEST(TcpVariable, AnotherValuePreventsOpening) {
   for (const char* value : {"x", "TCP", "auto "}) {
     const WireVariable variable(value);
     const verbs::DeviceList list(api());
@@ -268,7 +268,7 @@ TcpGreeting greeting_of(const Scene& scene) {
   return greeting;
 }
 
-TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
+TEST(TcpXrc, UsesTcpAndAcceptsOnlyThePeer) {
   const WireVariable variable("tcp");
   Scene scene;
   UniqueFd unknown;
@@ -282,7 +282,7 @@ TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
 }
 
 /// A shared receive queue has a number like queue pairs, and accepts messages from any client, but only on this host.
-TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
+TEST(TcpXrc, NoClientConnectsToAQueueOrASender) {
   const WireVariable variable("tcp");
   Scene scene;
   for (const Service service : {Service::kXrc, Service::kXrcQueue, Service::kDatagram, Service{}}) {
@@ -300,7 +300,7 @@ TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
 
 /// If initiators take turns, an initiator of another host uses the number of the local queue pair that it is connected
 /// to. Its own number may belong to another queue pair on this host.
-TEST(TcpXrc, AnInitiatorOfAnotherHostIsAtTheQueueAsTheQueuePairThatItIsConnectedTo) {
+TEST(TcpXrc, AnInitiatorOfAnotherHostUsesTheNumberOfItsLocalQueuePair) {
   LocalEnd end;
   end.qpn = 0x111111;
   end.service = Service::kXrc;

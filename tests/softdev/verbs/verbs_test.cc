@@ -93,7 +93,7 @@ TEST_P(EachKindOfMemory, WriteWithImmediateConsumesAReceive) {
   expect_equal(3000, 0, 0);
 }
 
-TEST_P(EachKindOfMemory, AtomicsChangeTheTargetAndReturnWhatWasThere) {
+TEST_P(EachKindOfMemory, AtomicsChangeTheTargetAndReturnTheOldValue) {
   auto* const target = reinterpret_cast<std::uint64_t*>(remote.data + 64);
   const auto* const result = reinterpret_cast<std::uint64_t*>(local.data);
   *target = 40;
@@ -159,7 +159,7 @@ TEST(Verbs, SendWithImmediateArrivesInOrder) {
   }
 }
 
-TEST(Verbs, QueuesGoRoundManyTimes) {
+TEST(Verbs, QueuesWrapAroundManyTimes) {
   QpSettings small;
   small.depth = 3;  // not a power of two
   Pair pair(small, small);
@@ -225,7 +225,7 @@ TEST(Verbs, QueuePairsLeaveASharedCompletionQueueWhileItIsPolled) {
   }
 }
 
-TEST(Verbs, BusyQueuePairsOfASharedCompletionQueueTakeTurnsWhateverIsIdle) {
+TEST(Verbs, BusyQueuePairsOfASharedCompletionQueueAreServedFairly) {
   constexpr std::size_t kQueuePairs = 12;
   const auto is_busy = [](std::size_t i) { return i == 5 || i == 6 || i == 11; };
   Node node;

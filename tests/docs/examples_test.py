@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples form a ladder, are as short as the documents say, and match the code in the documents."""
+"""The examples: their number, their lengths, and the documents that show their code."""
 
 import pathlib
 import re
@@ -7,12 +7,12 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ECHO = ("kSlots", "Echo", "serve")
-TALK = ("kOptions", "add_channel", "open", "receive", "serve", "ask")
-RUNGS = sorted((ROOT / "example").glob("[0-9][0-9]_*.cc"))
+ANSWERS = ("kOptions", "add_channel", "open", "receive", "serve", "ask")
+EXAMPLES = sorted((ROOT / "example").glob("[0-9][0-9]_*.cc"))
 
 
 def text_of(number):
-    return next(path for path in RUNGS if path.name.startswith(f"{number:02}_")).read_text(encoding="utf-8")
+    return next(path for path in EXAMPLES if path.name.startswith(f"{number:02}_")).read_text(encoding="utf-8")
 
 
 def code_lines(text):
@@ -32,12 +32,12 @@ def parts(text, *names):
     return count
 
 
-class Ladder(unittest.TestCase):
-    def test_there_are_twelve_rungs(self):
-        self.assertEqual([int(path.name[:2]) for path in RUNGS], list(range(1, 13)))
+class Examples(unittest.TestCase):
+    def test_their_number_is_twelve(self):
+        self.assertEqual([int(path.name[:2]) for path in EXAMPLES], list(range(1, 13)))
 
-    def test_each_begins_with_what_it_shows(self):
-        for path in RUNGS:
+    def test_each_begins_with_its_subject(self):
+        for path in EXAMPLES:
             with self.subTest(path.name):
                 lines = path.read_text(encoding="utf-8").splitlines()
                 self.assertTrue(lines[0].startswith("// ") and lines[1].startswith("// "))
@@ -53,21 +53,21 @@ class Ladder(unittest.TestCase):
         self.assertLessEqual(parts(text_of(5), "ask"), 25)
 
     def test_questions_and_answers_are_short(self):
-        self.assertLessEqual(parts(text_of(10), *TALK), 45)
+        self.assertLessEqual(parts(text_of(10), *ANSWERS), 45)
 
-    def test_the_readme_has_these_lengths_and_all_rungs(self):
+    def test_the_readme_has_all_examples_with_their_lengths(self):
         readme = (ROOT / "example/README.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| [^|]*\((\d+)\) \| (\d+)(?:, both)? \| (\d*) ?\| (\d+)", readme, re.M)
         expected = [(1, parts(text_of(1), "serve"), parts(text_of(1), "write_to")),
                     (5, parts(text_of(5), *ECHO), parts(text_of(5), "ask")),
-                    (10, parts(text_of(10), *TALK), "")]
+                    (10, parts(text_of(10), *ANSWERS), "")]
         self.assertEqual(rows, [(f"{number:02}", str(server), str(client), str(len(code_lines(text_of(number)))))
                                 for number, server, client in expected])
         shared = len(code_lines((ROOT / "example/two_ends.h").read_text(encoding="utf-8")))
         self.assertIn(f"`two_ends.h`, {shared} lines", readme)
-        self.assertEqual(re.findall(r"^\| \[(\w+)\]", readme, re.M), [path.stem for path in RUNGS])
+        self.assertEqual(re.findall(r"^\| \[(\w+)\]", readme, re.M), [path.stem for path in EXAMPLES])
 
-    def test_the_documents_show_what_is_compiled_and_run(self):
+    def test_the_documents_show_the_code_that_is_compiled_and_run(self):
         for document, number in (("README.md", 1), ("docs/streams.md", 9)):
             with self.subTest(document):
                 shown = re.search(r"```cpp\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.S).group(1)
