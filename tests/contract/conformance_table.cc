@@ -39,9 +39,9 @@ void print_table(std::ostream& out, const Rows& rows) {
 
 std::string tables() {
   std::ostringstream out;
-  out << "\n### Behaviour of devices\n\n";
+  out << "\n## Behaviour of devices\n\n";
   print_table(out, trait_rows());
-  out << "\n### Completion codes of failed requests\n\n";
+  out << "\n## Completion codes of failed requests\n\n";
   print_table(out, fault_rows());
   out << '\n';
   return out.str();

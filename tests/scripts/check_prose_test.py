@@ -69,8 +69,23 @@ class CheckProse(unittest.TestCase):
         self.assertEqual((status, said), (0, "check_prose.py: 0 findings in 0 files\n"))
 
     def test_code_is_no_prose(self):
-        self.write("a.cc", 'const char* text = "Who knocks? What comes? // There is one";\n')
+        self.write("a.cc", 'const char* text = "where_it_is"; // NOLINT\n#include "of the peer\'s file.h"\n')
         self.write("a.md", "```\nThere is a stranger\n```\n\nRun `what where it is` now.\n")
+        self.assertEqual(self.check()[0], 0)
+
+    def test_each_kind_is_found_in_texts_that_programs_print(self):
+        for what, sentences in HARD.items():
+            for sentence in sentences:
+                with self.subTest(sentence=sentence):
+                    middle = len(sentence) // 2
+                    self.write("src/a.cc", f'f("{sentence[:middle]}"  // continued\n  "{sentence[middle:]}");\n')
+                    status, said = self.check()
+                    self.assertEqual(status, 1, said)
+                    self.assertIn(what, said)
+        (self.root / "src/a.cc").unlink()
+
+    def test_texts_of_tests_are_data(self):
+        self.write("tests/a_test.cc", 'const char* text = "There is a stranger at the door.";\n')
         self.assertEqual(self.check()[0], 0)
 
     def test_a_sentence_is_found_over_the_ends_of_lines(self):
@@ -96,6 +111,10 @@ class CheckProse(unittest.TestCase):
         status, said = self.check("--lower")
         self.assertEqual(status, 1)
         self.assertIn("2 findings; it may have 1", said)
+        self.write("a.cc", "int a;\n")
+        self.assertEqual(self.check("--lower")[0], 0)
+        self.write("a.cc", "// There is one.\n")
+        self.assertEqual(self.check("--lower")[0], 1, "an empty list allows nothing")
 
 
 if __name__ == "__main__":

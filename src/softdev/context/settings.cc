@@ -3,8 +3,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 
+#include "base/printable.h"
 #include "rdmacomm/softdev.h"
 
 namespace rdmacomm::softdev {
@@ -27,15 +30,42 @@ bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) n
   return true;
 }
 
-}  // namespace
+/// A variable with an invalid value, and the values that it may have.
+struct Fault {
+  const char* variable;
+  const char* value;
+  const char* possible;
+};
 
-int read_settings(Settings& settings) {
-  if (!read_lateness(safe_value(kLateVariable), settings.lateness)) return EINVAL;
-  if (!read_tcp_use(safe_value(kTcpVariable), settings.tcp_use)) return EINVAL;
+/// Reads all variables. Returns the first one whose value is invalid.
+std::optional<Fault> read_all(Settings& settings) {
+  const auto fault = [](const char* variable, const char* possible) {
+    return Fault{variable, std::getenv(variable), possible};
+  };
+  if (!read_lateness(safe_value(kLateVariable), settings.lateness)) {
+    return fault(kLateVariable, "a number of milliseconds, at most 60000");
+  }
+  if (!read_tcp_use(safe_value(kTcpVariable), settings.tcp_use)) return fault(kTcpVariable, "auto, tcp or memory");
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';
-  return !is_listed || TcpAddresses::read(listen, settings.addresses.emplace()) ? 0 : EINVAL;
+  if (!is_listed || TcpAddresses::read(listen, settings.addresses.emplace())) return std::nullopt;
+  return fault(kListenVariable, "IPv4 and IPv6 addresses, separated by commas");
+}
+
+}  // namespace
+
+int read_settings(Settings& settings) {
+  return read_all(settings) ? EINVAL : 0;
+}
+
+std::string invalid_setting() {
+  constexpr std::size_t kShown = 64;
+  Settings settings;
+  const auto fault = read_all(settings);
+  if (!fault) return {};
+  return std::string("the environment variable ") + fault->variable + " is \"" + printable(fault->value, kShown) +
+         "\"; it may be " + fault->possible + ", or not set";
 }
 
 }  // namespace rdmacomm::softdev

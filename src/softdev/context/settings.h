@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 
 #include "softdev/host/target_route.h"
 #include "softdev/tcp/tcp_addresses.h"
@@ -19,5 +20,7 @@ struct Settings {
 
 /// Reads the environment. Returns 0; EINVAL: a variable has an invalid value.
 [[nodiscard]] int read_settings(Settings& settings);
+/// After EINVAL: the variable, its value and the values that it may have, for an error text. Empty: no value is invalid.
+[[nodiscard]] std::string invalid_setting();
 
 }  // namespace rdmacomm::softdev
