@@ -41,14 +41,15 @@ struct Pipe {
 
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return system_error("make a pipe to a node's process");
+  if (pipe(ends.data()) != 0) return system_error("create a pipe to the process of a node");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 /// A pipe whose writer gets no signal when the reader has ended: see send_all.
 Result<Pipe> make_socket_pipe() {
   std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return system_error("make a socket to a node's process");
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)
+    return system_error("create a socket to the process of a node");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 

@@ -166,7 +166,7 @@ void Node::settle(Peer& peer) {
   if (!life.finished || life.told_checked) return;
   if (!life.inbound->has_all()) {
     if (!life.arrives_by.passed()) return;
-    return fail(make_error(Errc::kTimeout, "node " + std::to_string(peer.rank) + " says that it has sent " +
+    return fail(make_error(Errc::kTimeout, "node " + std::to_string(peer.rank) + " reports that it has sent " +
                                                std::to_string(life.finished->messages) + " messages; " +
                                                std::to_string(life.inbound->tally().messages) + " have arrived"));
   }

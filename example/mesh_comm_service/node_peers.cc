@@ -27,7 +27,7 @@ bool is_misfit(const std::error_code& code) {
 
 /// The reason for an end, as text.
 std::string reason(const Status& status) {
-  return status.ok() ? "it has left" : status.error().context;
+  return status.ok() ? "it has disconnected" : status.error().context;
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ void Node::not_reached(Peer& peer, const NodeEvent& event) {
       std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to.alive(); });
   const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
   if (!in_time || !reached_another || !is_misfit(event.status.code())) return lose(peer, why);
-  if (!peer.try_again) say(name_of(peer) + " is awaited: " + why);
+  if (!peer.try_again) say(name_of(peer) + " is still awaited: " + why);
   peer.try_again = Deadline::after(kTryAgainAfter);
 }
 
@@ -233,8 +233,8 @@ void Node::check_anybody_left() {
     if (!peer.is_gone()) return;
   }
   fail(make_error(Errc::kPeerLost,
-                  "none of the other nodes is left; where all went at once, it was this one that was "
-                  "frozen, or cut off"));
+                  "no other node is left; if all of them were lost at the same time, probably this node was "
+                  "stopped for a while, or its network connection was interrupted"));
 }
 
 /// Keeps the node's figures, and the errors in its messages, because it cannot report them any more.

@@ -165,7 +165,7 @@ TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
   EXPECT_EQ(places.explained(**first, stopped).code(), Errc::kStopped);
   EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
   EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.1:1"));
-  EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("did nothing while another one waited"));
+  EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("was idle while another client waited"));
   EXPECT_TRUE(places.explained(**first, {}).ok());
 }
 

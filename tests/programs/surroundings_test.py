@@ -253,16 +253,16 @@ class Listening(ProgramTest):
         for program in (PING_PONG, LAT_BW):
             with self.subTest(program):
                 server, port = self.start_server(program)
-                server.wait_for(r"listening on port \d+ at every address of this machine: whoever reaches it can connect")
+                server.wait_for(r"listening on port \d+ at every address of this host: every client that can reach it can connect")
                 self.assertTrue(self.reaches("::1", port))
                 server, port = self.start_server(program, "--listen=127.0.0.1")
-                server.wait_for(r"listening on port \d+ at 127\.0\.0\.1: whoever reaches that can connect")
+                server.wait_for(r"listening on port \d+ at 127\.0\.0\.1: every client that can reach it can connect")
                 self.assertTrue(self.reaches("127.0.0.1", port))
                 self.assertFalse(self.reaches("::1", port))
 
     def test_a_server_of_files_says_so(self):
-        for flags, where in (((), r"at 127\.0\.0\.1: whoever reaches that can connect"),
-                             (("--listen=::",), "at every address of this machine: whoever reaches it can connect")):
+        for flags, where in (((), r"at 127\.0\.0\.1: every client that can reach it can connect"),
+                             (("--listen=::",), "at every address of this host: every client that can reach it can connect")):
             with self.subTest(flags):
                 server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0",
                                     "--device=soft0", *flags)
@@ -278,15 +278,15 @@ class Listening(ProgramTest):
             self.assertEqual((ran.returncode, ran.stdout), expected, ran.stderr)
 
     def test_a_receiver_says_so(self):
-        for flags, where in (((), "every address"), (("--listen=::1",), "::1: whoever")):
+        for flags, where in (((), "every address"), (("--listen=::1",), "::1: every client")):
             receiver = subprocess.Popen((RECV, "-p", "0", "--timeout=0.1", "--device=soft0", *flags),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             err = receiver.communicate(timeout=60 * SLOW)[1].decode()
             self.assertRegex(err, rf"^rdma_recv: listening on port \d+ at {where}")
 
     def test_only_servers_listen(self):
-        for command, why in (((PING_PONG, "--role=client"), "a client does not listen"), ((PING_PONG,), "is for --role=server"),
-                             ((LAT_BW,), "is for --role=server"), (TALK, "with --local all nodes listen at 127.0.0.1")):
+        for command, why in (((PING_PONG, "--role=client"), "a client does not listen"), ((PING_PONG,), "works only with --role=server"),
+                             ((LAT_BW,), "works only with --role=server"), (TALK, "with --local all nodes listen at 127.0.0.1")):
             with self.subTest(command):
                 self.assert_one_line(self.run_program(*command, "--listen=127.0.0.1"), "--listen", why)
 
@@ -296,7 +296,7 @@ class Listening(ProgramTest):
         nodes = [self.start(MESH, cluster, f"--rank={rank}", "--device=soft0", "--total=4K", "--listen=127.0.0.1")
                  for rank in range(2)]
         for rank, node in enumerate(nodes):
-            node.wait_for(rf"node {rank}: listening on port {ports[rank]} at 127\.0\.0\.1: whoever")
+            node.wait_for(rf"node {rank}: listening on port {ports[rank]} at 127\.0\.0\.1: every client")
             self.assertEqual(node.finish()[0], 0)
 
 

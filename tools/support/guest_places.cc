@@ -39,9 +39,10 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
       last_source_ = leaver.guest->source_;
       leaver.guest->dismissed_ = true;
       const auto dismiss = std::exchange(leaver.guest->dismiss_, {});
-      const Error why = make_error(
-          Errc::kServerBusy, leaver.rests ? "this client did nothing while another one waited for its place"
-                                          : "a client of another host waited, and this one's host has had its share");
+      const Error why =
+          make_error(Errc::kServerBusy,
+                     leaver.rests ? "this client was idle while another client waited for its place"
+                                  : "a client of another host waited, and the host of this client has used its share");
       leaver.guest->told_ = why;
       lock.unlock();
       dismiss(why);
