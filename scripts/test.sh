@@ -16,8 +16,8 @@ loopback interface only. The script
 
   --no-install   install nothing: print the missing packages, and exit with
                  status 1
-  --vm           before step 3, run the same binaries on the rxe and siw devices
-                 of the kernel, in an emulated machine (see
+  --vm           before step 3, run the same binaries on the rxe and siw
+                 devices of the kernel, in an emulated machine (see
                  tests/kernel_vm/run --help). This takes some minutes more
   --help         print this text
   OPTION...      options for ctest, for example -R '^channel'

@@ -58,7 +58,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
     const Status apart = programs::give_own_domain(hca, device_);
     auto workspace = apart.ok() ? Workspace::create(device_, *plan, hca.domain) : apart.error();
     if (!workspace) {
-      places_.leave(peer.address);
+      places_.remove(peer.address);
       return workspace.error();
     }
     const std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_client(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -95,7 +95,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
     return job_ && job_->address == endpoint.peer_address() ? &*job_ : nullptr;
   }
   /// Frees the memory of the job. Then the next client can be served.
-  void job_done(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
+  void job_done(const EndPoint& endpoint) { remove_client(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Job& job, Status outcome) const {
     return places_.explained(*job.guest, std::move(outcome));
@@ -106,12 +106,12 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   programs::Arrivals arrivals;
 
  private:
-  void leave(const std::string& address) {
+  void remove_client(const std::string& address) {
     {
       const std::lock_guard lock(mutex_);
       if (job_ && job_->address == address) job_.reset();
     }
-    places_.leave(address);
+    places_.remove(address);
   }
 
   RDMADevice device_;

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxUnread = 64;
 constexpr const char* kHasMuchToDo = "the node has not yet processed all nodes that have connected and disconnected";
 
 /// Returns the peer's introduction, if the peer belongs to this mesh.
-Result<Introduction> meet(const Introduction& self, std::span<const std::byte> private_data) {
+Result<Introduction> check_introduction(const Introduction& self, std::span<const std::byte> private_data) {
   auto peer = Introduction::decode(private_data);
   if (!peer) return peer.error();
   if (Status fits = self.check_fits(*peer); !fits.ok()) return fits.error();
@@ -121,7 +121,7 @@ class Connections::Client final : public LinkHooks {
     return {};
   }
   Status post_connecting(const EndPoint& endpoint) override {
-    const auto peer = meet(all_.parts_.self, endpoint.peer_private_data());
+    const auto peer = check_introduction(all_.parts_.self, endpoint.peer_private_data());
     if (!peer) return peer.error();
     if (peer->rank == static_cast<std::uint32_t>(rank_)) return all_.attach(endpoint, *link_);
     return make_error(Errc::kIncompatiblePeer, endpoint.peer() + " is node " + std::to_string(peer->rank) +
@@ -256,7 +256,7 @@ void Connections::know_host(const std::string& address) {
 
 void Connections::handshake_is_over(const std::string& address) {
   const std::lock_guard lock(mutex_);
-  pending_.leave(address);
+  pending_.remove(address);
   place_may_be_free_.notify_all();
 }
 
@@ -310,7 +310,7 @@ LinkParts Connections::link_parts(int peer) const {
 
 /// Creates the link for the traffic of a node that asks for a connection.
 Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
-  const auto peer = meet(parts_.self, info.private_data);
+  const auto peer = check_introduction(parts_.self, info.private_data);
   if (!peer) return peer.error();
   if (!open_.load(std::memory_order_relaxed)) {
     return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
@@ -341,7 +341,7 @@ Status Connections::take_place(int rank, const std::string& address) {
       auto entered = pending_.enter(rank, address, now);
       const bool goes_on = !entered && now < wait_until && open_.load(std::memory_order_relaxed);
       if (!goes_on || !pending_.waits(rank, address)) {
-        if (!entered) pending_.leave(address);
+        if (!entered) pending_.remove(address);
         place_may_be_free_.notify_all();  // waiting handshakes may move up
         return entered;
       }

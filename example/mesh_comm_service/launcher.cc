@@ -255,8 +255,8 @@ class LocalRun {
   void reap() {
     for (Child& child : children_) {
       int status = 0;
-      const bool talks = child.out.open() || child.err.open() || child.summary.open();
-      if (child.status || talks) continue;
+      const bool has_open_output = child.out.open() || child.err.open() || child.summary.open();
+      if (child.status || has_open_output) continue;
       const pid_t ended = waitpid(child.pid, &status, WNOHANG);
       if (ended == child.pid) child.status = status;
       // It has ended, but its status was not kept, so it does not count as success.

@@ -102,7 +102,7 @@ void Node::finish_connecting() {
   look_for_the_right_ones();
   const bool late = connected_by_.passed();
   for (Peer& peer : peers_) {
-    if (late && peer.state == Peer::State::kAwaited && !peer.gives_signs_of_life())
+    if (late && peer.state == Peer::State::kAwaited && !peer.has_live_endpoint())
       lose(peer, "has not connected to this node in time");
   }
   if (phase_ == Phase::kOver ||

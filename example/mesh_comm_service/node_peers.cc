@@ -106,7 +106,7 @@ void Node::welcome(Peer& peer, NodeEvent& event) {
   if (phase_ == Phase::kClosing) return event.endpoint.stop();  // it connected just before connections were refused
   if (is_second(peer, event.endpoint)) return event.endpoint.stop();
   if (!introduce(peer, event.endpoint)) return;
-  leave_mailbox(peer);
+  close_mailbox(peer);
   peer.now.from = std::move(event.endpoint);
   peer.now.inbound = std::static_pointer_cast<Inbound>(event.link);
   const Status added = descriptors_->add(peer.now.from.messages_fd(), EPOLLIN | EPOLLET,
@@ -134,7 +134,7 @@ void Node::not_reached(Peer& peer, const NodeEvent& event) {
   peer.connecting = false;
   if (peer.is_gone()) return;
   // The node is here, but was too busy.
-  if (event.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
+  if (event.status.code() == Errc::kTimeout && peer.has_live_endpoint()) return connect_to(peer);
   const std::string why = "cannot connect to it: " + reason(event.status);
   // If this node has reached no other node either, the mistake is probably its own.
   const bool reached_another =
@@ -159,7 +159,7 @@ void Node::look_if_here(Peer& peer) {
   if (phase_ == Phase::kRunning) begin_traffic_to(peer);
 }
 
-void Node::leave_mailbox(Peer& peer) {
+void Node::close_mailbox(Peer& peer) {
   if (!peer.now.from) return;
   descriptors_->remove(peer.now.from.messages_fd());
   peer.now.from.stop();
@@ -241,7 +241,7 @@ void Node::check_anybody_left() {
 void Node::end_life(Peer& peer) {
   Peer::Life& life = peer.now;
   if (phase_ != Phase::kClosing && phase_ != Phase::kOver) keep_figures(peer);
-  leave_mailbox(peer);
+  close_mailbox(peer);
   if (life.to) life.to.stop();
   life = {};
 }

@@ -66,7 +66,7 @@ class PingPongServer final : public programs::DeliveringHooks {
     const Status apart = programs::give_own_domain(hca, device_);
     auto memory = apart.ok() ? Memory::create(device_, *terms, hca.domain) : apart.error();
     if (!memory) {
-      places_.leave(peer.address);
+      places_.remove(peer.address);
       return memory.error();
     }
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
@@ -97,7 +97,7 @@ class PingPongServer final : public programs::DeliveringHooks {
   void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_client(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -106,7 +106,7 @@ class PingPongServer final : public programs::DeliveringHooks {
     const auto found = seats_.find(endpoint.peer_address());
     return found == seats_.end() ? Seat{} : found->second;
   }
-  void forget(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
+  void forget(const EndPoint& endpoint) { remove_client(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Seat& seat, Status outcome) const {
     return places_.explained(*seat.guest, std::move(outcome));
@@ -118,14 +118,14 @@ class PingPongServer final : public programs::DeliveringHooks {
 
  private:
   /// The place is free once the memory is freed.
-  void leave(const std::string& address) {
+  void remove_client(const std::string& address) {
     std::optional<Seat> seat;
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = seats_.extract(address)) seat = std::move(found.mapped());
     }
     seat.reset();
-    places_.leave(address);
+    places_.remove(address);
   }
 
   RDMADevice device_;

@@ -256,7 +256,7 @@ TEST(TcpConnection, KeepsNoMoreForOthersThanItsLimit) {
 
 // Barrier ---------------------------------------------------------------------------------------------------------
 
-TEST(TcpConnection, BarrierMeets) {
+TEST(TcpConnection, BarrierSynchronizesBothPeers) {
   const TcpPair pair;
   for (int i = 0; i < 20; ++i) {
     auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("step", soon()); });

@@ -106,7 +106,7 @@ TEST_F(StreamsTest, BytesArriveBothWaysAndEnd) {
   expect_bytes(far, near, 300'001);
 }
 
-TEST_F(StreamsTest, WhoHasReadTheEndMayLeaveAtOnce) {
+TEST_F(StreamsTest, AReaderOfTheEndMayCloseAtOnce) {
   auto [near, far] = open_both(bytes);
   ASSERT_TRUE(near && far);
   auto finished = std::async(std::launch::async, [&stream = near] { return stream.finish(patience()); });

@@ -188,12 +188,13 @@ TEST(CopyFrames, ThatLeaveTheirBlockAreRefused) {
 }
 
 TEST(CopyMessages, GreetingsNameBothVersions) {
-  EXPECT_TRUE(check_greeting(greeting()).ok());
-  EXPECT_EQ(check_greeting({}).code(), Errc::kBadMessage);
-  auto other = greeting();
+  EXPECT_TRUE(check_identification(identification()).ok());
+  EXPECT_EQ(check_identification({}).code(), Errc::kBadMessage);
+  auto other = identification();
   other[4] = std::byte{9};
-  EXPECT_EQ(check_greeting(other).code(), Errc::kVersionMismatch);
-  EXPECT_THAT(check_greeting(other).message(), HasSubstr("uses version 9 of the protocol, this program version 4"));
+  EXPECT_EQ(check_identification(other).code(), Errc::kVersionMismatch);
+  EXPECT_THAT(check_identification(other).message(),
+              HasSubstr("uses version 9 of the protocol, this program version 4"));
 }
 
 TEST(CopyMessages, TextBecomesPrintable) {

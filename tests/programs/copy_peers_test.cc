@@ -93,11 +93,11 @@ struct Forged : ActingSession<ClientSession> {
     return RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), soon());
   }
   /// Returns the server's final message.
-  std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
+  std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& script) {
     auto stream = open();
     if (!stream) return stream.error().message();
     FrameWriter writer(*stream);
-    talk(*stream, writer);
+    script(*stream, writer);
     (void)writer.flush();
     FrameReader reader(*stream);
     for (;;) {
@@ -110,15 +110,15 @@ struct Forged : ActingSession<ClientSession> {
   const std::vector<std::byte> hello;
 };
 
-using Talk = std::function<void(FrameWriter&)>;
+using Script = std::function<void(FrameWriter&)>;
 
-std::string say(std::uint16_t port, const Talk& talk, const CopyOptions& options = {}) {
-  Forged forged(port, greeting());
+std::string say(std::uint16_t port, const Script& script, const CopyOptions& options = {}) {
+  Forged forged(port, identification());
   return forged.says([&](RDMAStream&, FrameWriter& writer) {
     const Job job{.options = options, .sources = 1};
     EXPECT_TRUE(writer.put(FrameKind::kJob, job.encode()).ok());
     EXPECT_TRUE(writer.put(FrameKind::kPath, {}).ok());
-    talk(writer);
+    script(writer);
   });
 }
 
@@ -143,7 +143,7 @@ std::vector<std::byte> file_of(std::uint64_t size, const std::string& name = "x"
 }
 
 TEST_F(CopyPeers, OthersAreRefused) {
-  auto version = greeting();
+  auto version = identification();
   version[4] = std::byte{9};
   const auto nothing = [](RDMAStream&, FrameWriter&) {};
   EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the handshake is not from rdma_copy"));
@@ -156,7 +156,7 @@ struct LaterServer : ActingSession<ServerSession> {
   ~LaterServer() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
-    hca.private_data = greeting();
+    hca.private_data = identification();
     hca.private_data[4] = std::byte{9};
     return {};
   }
@@ -172,17 +172,17 @@ TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
 
 TEST_F(CopyPeers, TheFirstThingIsAJob) {
   const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload) {
-    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
+    return Forged(port, identification()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
   };
   EXPECT_THAT(refused(FrameKind::kFile, file_of(1)), HasSubstr("has not sent a job"));
   EXPECT_THAT(refused(FrameKind::kJob, {}), HasSubstr("job cannot be decoded"));
 }
 
 TEST_F(CopyPeers, PathsFollowTheJob) {
-  const auto said = [&](const Job& job, const Talk& talk) {
-    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) {
+  const auto said = [&](const Job& job, const Script& script) {
+    return Forged(port, identification()).says([&](RDMAStream&, FrameWriter& writer) {
       put(writer, FrameKind::kJob, job.encode());
-      talk(writer);
+      script(writer);
     });
   };
   const auto put_path = [](FrameWriter& writer, const std::string& path) {
@@ -203,7 +203,7 @@ TEST_F(CopyPeers, PathsFollowTheJob) {
 }
 
 TEST_F(CopyPeers, AFrameStaysInItsBlock) {
-  const std::string said = Forged(port, greeting()).says([](RDMAStream& stream, FrameWriter&) {
+  const std::string said = Forged(port, identification()).says([](RDMAStream& stream, FrameWriter&) {
     const std::array<unsigned char, 8> head{1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f};
     EXPECT_TRUE(stream.write(std::as_bytes(std::span(head)), soon()).ok());
   });
@@ -211,7 +211,7 @@ TEST_F(CopyPeers, AFrameStaysInItsBlock) {
 }
 
 TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
-  for (const auto& [talk, why] : std::vector<std::pair<Talk, const char*>>{
+  for (const auto& [script, why] : std::vector<std::pair<Script, const char*>>{
            {[](FrameWriter& w) { put_data(w, 0, 11); }, "has sent 11 bytes for offset 0 of a file of 10 bytes"},
            {[](FrameWriter& w) { put_data(w, 5, 2); }, "has sent 2 bytes for offset 5 of a file of 10 bytes"},
            {[](FrameWriter& w) { put_data(w, ~std::uint64_t{0}, 2); }, "of a file of 10"},
@@ -227,9 +227,9 @@ TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
            {[](FrameWriter& w) { put(w, FrameKind::kData); }, "a data frame with an invalid header"},
            {[](FrameWriter& w) { put(w, FrameKind::kData, padded(4)); }, "a data frame with an invalid header"},
            {[](FrameWriter& w) { put(w, FrameKind::kData, padded(~0U)); }, "a data frame with an invalid header"}}) {
-    const std::string said = say(port, [&, &talk = talk](FrameWriter& writer) {
+    const std::string said = say(port, [&, &script = script](FrameWriter& writer) {
       put(writer, FrameKind::kFile, file_of(10));
-      talk(writer);
+      script(writer);
     });
     EXPECT_THAT(said, HasSubstr(why));
     EXPECT_FALSE(fs::exists(top / "root/x"));
@@ -265,7 +265,7 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     programs::Checksum checksum(true);
     checksum.update(std::vector<std::byte>(3, std::byte{right ? std::uint8_t{7} : std::uint8_t{8}}));
     std::string failure;
-    Forged forged(port, greeting());
+    Forged forged(port, identification());
     auto stream = forged.open();
     ASSERT_TRUE(stream.has_value());
     FrameWriter writer(*stream);
@@ -294,7 +294,7 @@ TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
   std::vector<std::unique_ptr<Forged>> guests;
   std::string said;
   for (int i = 0; i < 100 && said.empty(); ++i) {
-    guests.push_back(std::make_unique<Forged>(port, greeting()));
+    guests.push_back(std::make_unique<Forged>(port, identification()));
     const auto endpoint = guests.back()->connect();
     if (!endpoint) said = endpoint.error().message();
   }
@@ -302,7 +302,7 @@ TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
   EXPECT_GE(guests.size(), 33U);
   // After they have disconnected, others are served.
   guests.clear();
-  while (Forged(port, greeting()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
+  while (Forged(port, identification()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
 }
 
 bool is_aligned(std::span<const std::byte> data) {
@@ -312,7 +312,7 @@ bool is_aligned(std::span<const std::byte> data) {
 TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
   std::ofstream(top / "root/first") << std::string(100, 'x');
   std::ofstream(top / "root/second") << 'y';
-  Forged forged(port, greeting());
+  Forged forged(port, identification());
   auto stream = forged.open();
   ASSERT_TRUE(stream.has_value());
   FrameWriter writer(*stream);
@@ -375,8 +375,9 @@ TEST_F(CopyPeers, AnUnchangedFileHasTheSizeOfTheOldOne) {
 
 /// A server that sends what the test specifies, whatever was requested.
 struct ForgedServer : ActingSession<ServerSession> {
-  explicit ForgedServer(Talk said)
-      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
+  explicit ForgedServer(Script said)
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}),
+        script(std::move(said)) {
     EXPECT_TRUE(start().ok());
     thread = std::thread([this] { serve(); });
   }
@@ -387,7 +388,7 @@ struct ForgedServer : ActingSession<ServerSession> {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
     hca.polling_mode = PollingMode::kCompletionChannel;
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
   void serve() {
@@ -402,7 +403,7 @@ struct ForgedServer : ActingSession<ServerSession> {
     ASSERT_TRUE(job.has_value());
     for (std::uint32_t i = 0; i < job->paths(); ++i) ASSERT_TRUE(reader.next(soon()).has_value());
     FrameWriter writer(*stream);
-    talk(writer);
+    script(writer);
     (void)writer.flush();
     // Reads until the client ends the connection. In a pull, also the client's report of the written files ends this.
     while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
@@ -410,7 +411,7 @@ struct ForgedServer : ActingSession<ServerSession> {
     if ((*stream).finish(soon()).ok()) (void)reader.next(soon());
   }
 
-  const Talk talk;
+  const Script script;
   std::thread thread;
 };
 
@@ -423,9 +424,9 @@ void put_file(FrameWriter& writer, const std::string& name, FileEnd::State state
 struct CopyFromOthers : CopyPeers {
   CopyFromOthers() { fs::create_directory(top / "got"); }
   /// Returns the client's final message.
-  std::string pull(const std::vector<std::string>& sources, const Talk& talk, const std::string& destination,
+  std::string pull(const std::vector<std::string>& sources, const Script& script, const std::string& destination,
                    CopyOptions options = {}) {
-    ForgedServer server(talk);
+    ForgedServer server(script);
     options.checksum = false;
     failures.clear();
     counts = {};
@@ -596,7 +597,7 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
 }
 
 TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
-  Forged forged(port, greeting());
+  Forged forged(port, identification());
   EXPECT_TRUE(forged.connect().has_value());
 }
 

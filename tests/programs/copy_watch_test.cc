@@ -116,7 +116,7 @@ struct Resting : ActingSession<ClientSession> {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
     hca.polling_mode = PollingMode::kCompletionChannel;
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
   Status open() {
@@ -230,7 +230,7 @@ TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
     ~RestingServer() override { stop(); }
     Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
       hca.channels = {stream_options().channel(kChannel)};
-      hca.private_data = greeting();
+      hca.private_data = identification();
       return {};
     }
   };

@@ -376,7 +376,7 @@ TEST(PastLives, AddUp) {
 }
 
 /// The connections of node 0 of two. The test plays the other node.
-class Door : public testing::Test {
+class MeshConnections : public testing::Test {
  protected:
   void open(const Terms& terms, std::uint32_t nodes = 2) {
     terms_ = terms;
@@ -420,7 +420,7 @@ class Door : public testing::Test {
   std::unique_ptr<Connections> connections_;
 };
 
-TEST_F(Door, IsOpenForOneProcessOfEachNode) {
+TEST_F(MeshConnections, AcceptOneProcessOfEachNode) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
   auto one = std::make_unique<Address>(node_1(1));
   connections_->connect(1, {"127.0.0.1", one->port()});
@@ -440,7 +440,7 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   EXPECT_TRUE(successor.has_value()) << successor.status().message();
 }
 
-TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
+TEST_F(MeshConnections, AcceptANodeWhileOthersUseItsRank) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
   const auto node = std::make_unique<Impostor>(node_1(1), connections_->port());
   std::vector<std::byte> opening;
@@ -463,7 +463,7 @@ TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
 }
 
-TEST_F(Door, TellsOfManyThatDoNotFitOnce) {
+TEST_F(MeshConnections, ReportManyUnsuitableNodesOnce) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
   Terms other = terms_;
   other.size = 128;
@@ -481,7 +481,7 @@ TEST_F(Door, TellsOfManyThatDoNotFitOnce) {
   EXPECT_EQ(told, 1U);
 }
 
-TEST_F(Door, LetsNobodyInWhileTheNodeDoesNotKeepUp) {
+TEST_F(MeshConnections, AcceptNoNodeWhileTheEventsAreUnread) {
   constexpr std::size_t kMany = 200;
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
   const std::vector<std::byte> opening = opening_of(node_1(1));
@@ -498,7 +498,7 @@ TEST_F(Door, LetsNobodyInWhileTheNodeDoesNotKeepUp) {
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
 }
 
-TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
+TEST_F(MeshConnections, GiveEachNodeAccessToItsOwnMemoryOnly) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = 64, .total = 64, .depth = 2}, 3));
   std::array<std::unique_ptr<Impostor>, 2> nodes;
   std::array<EndPoint, 2> ends;
@@ -511,7 +511,7 @@ TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
   EXPECT_TRUE(Impostor::reads(ends[0], victim));
 }
 
-TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
+TEST_F(MeshConnections, KeepNoMemoryForRefusedNodes) {
   constexpr int kTries = 40;
   constexpr std::uint64_t kEach = std::uint64_t{8} << 20;  // filled, for READs
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = kEach / 2, .total = kEach, .depth = 2}));
@@ -522,7 +522,7 @@ TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
   EXPECT_LT(process_figures().memory_bytes, before + kTries * kEach / 4);
 }
 
-TEST_F(Door, ForgetsThoseThatLeaveBeforeTheBarrier) {
+TEST_F(MeshConnections, ForgetNodesThatDisconnectBeforeTheBarrier) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kSend, .size = 64, .total = 64, .depth = 2}));
   for (int i = 0; i < 5; ++i) {
     const auto impostor = std::make_unique<Impostor>(node_1(1), connections_->port());

@@ -384,7 +384,7 @@ TEST(SessionStop, AtAnyMomentOfTheStart) {
   }
 }
 
-TEST(SessionStop, WhileThePeerDawdlesInTheHandshake) {
+TEST(SessionStop, WhileThePeerDelaysTheHandshake) {
   SessionPair pair;
   std::promise<void> release;
   pair.server.hooks->configure = [&, released = release.get_future().share()](HcaConfig&, const PeerInfo&) {

@@ -513,7 +513,7 @@ TEST(RDMAStreamTest, AStreamThatGoesUnfinishedIsNoEnd) {
   EXPECT_THAT(read.error().message(), HasSubstr("closed before its end"));
 }
 
-TEST(RDMAStreamTest, WhoHasReadTheEndMayLeaveAtOnce) {
+TEST(RDMAStreamTest, AReaderOfTheEndMayCloseAtOnce) {
   for (int round = 0; round < 20; ++round) {
     StreamPair pair;
     auto written = writing(pair.client, pattern(3000));

@@ -72,7 +72,7 @@ class SenderHooks final : public SessionHooks {
   }
   /// A sender whose handshake failed gives its place to another one.
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_sender(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -103,7 +103,7 @@ class SenderHooks final : public SessionHooks {
     return {};
   }
   /// The sender has disconnected, and another one may take its place.
-  void wait_for_another(const EndPoint& sender) { leave(sender.peer_address()); }
+  void wait_for_another(const EndPoint& sender) { remove_sender(sender.peer_address()); }
 
   [[nodiscard]] Terms terms() {
     const std::lock_guard lock(mutex_);
@@ -139,7 +139,7 @@ class SenderHooks final : public SessionHooks {
     const std::lock_guard lock(mutex_);
     if (sender_.address == address) sender_.gave_way = true;
   }
-  void leave(const std::string& address) {
+  void remove_sender(const std::string& address) {
     {
       const std::lock_guard lock(mutex_);
       if (sender_.address == address) {
@@ -147,7 +147,7 @@ class SenderHooks final : public SessionHooks {
         wake_.clear();
       }
     }
-    places_.leave(address);
+    places_.remove(address);
   }
 
   programs::GuestPlaces places_;

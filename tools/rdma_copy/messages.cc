@@ -237,14 +237,14 @@ Result<Counts> Counts::decode(std::span<const std::byte> bytes) {
   return counts;
 }
 
-std::vector<std::byte> greeting() {
+std::vector<std::byte> identification() {
   WireWriter writer;
   writer.put(kMagic);
   writer.put(kVersion);
   return writer.take();
 }
 
-Status check_greeting(std::span<const std::byte> bytes) {
+Status check_identification(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();

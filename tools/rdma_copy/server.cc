@@ -47,12 +47,12 @@ class CopyServerHooks final : public SessionHooks {
   }
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
-    if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
+    if (Status identified = check_identification(peer.private_data); !identified.ok()) return identified;
     if (Status free = seats_.offer(SourceNetwork::of(peer.address).to_text()); !free.ok()) return free;
     if (Status apart = programs::give_own_domain(hca, device_); !apart.ok()) return apart;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
 
@@ -65,9 +65,9 @@ class CopyServerHooks final : public SessionHooks {
 /// One client, and the thread that serves it.
 class Guest {
  public:
-  /// leave  is called once, at its end
-  Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> leave)
-      : options_(options), place_(place), endpoint_(std::move(endpoint)), leave_(std::move(leave)) {
+  /// on_end  is called once, at its end
+  Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> on_end)
+      : options_(options), place_(place), endpoint_(std::move(endpoint)), on_end_(std::move(on_end)) {
     thread_ = std::thread([this] { run(); });
   }
   Guest(const Guest&) = delete;
@@ -88,7 +88,7 @@ class Guest {
     const Status served = programs::explained(endpoint_, serve());
     if (!served.ok()) VLOG(1) << endpoint_.peer() << ": " << served.message();
     (void)endpoint_.close();
-    leave_();
+    on_end_();
     gone_.store(true);
   }
 
@@ -161,7 +161,7 @@ class Guest {
   const ServerOptions& options_;
   const Place& place_;
   const EndPoint endpoint_;
-  const std::function<void()> leave_;
+  const std::function<void()> on_end_;
   std::atomic<bool> gone_{false};
   std::mutex mutex_;
   bool dismissed_ = false;

@@ -91,7 +91,7 @@ class Sink {
       case FrameKind::kHole:
       case FrameKind::kSame:
       case FrameKind::kFileEnd: return take_part(frame);
-      case FrameKind::kLeave: return leave();
+      case FrameKind::kLeave: return end_directory();
       case FrameKind::kFailure: {
         const auto failure = Failure::decode(frame.payload);
         if (!failure) return failure.error();
@@ -198,16 +198,16 @@ class Sink {
     return {};
   }
 
-  Status leave() {
+  Status end_directory() {
     if (folders_.size() == 1 || writing_) {
       return make_error(Errc::kBadMessage, "the sending rdma_copy has ended a directory that it had not begun");
     }
     const std::shared_ptr<TargetFolder> folder = std::move(folders_.back());
     folders_.pop_back();
-    return leave(*folder);
+    return end_directory(*folder);
   }
-  Status leave(TargetFolder& folder) {
-    if (!folder.leave() || folder.left_out() || options_.dry_run) return {};
+  Status end_directory(TargetFolder& folder) {
+    if (!folder.release() || folder.left_out() || options_.dry_run) return {};
     const Status settled = folder.settle(options_.archive, options_.sync);
     return settled.ok() ? settled : fail(folder.id(), folder.path(), settled.error());
   }
@@ -363,7 +363,7 @@ class Sink {
     const Rest rest(&work_);  // the crew's thread may be busy
     crew_.add(file->plan.entry.name, [this, file] {
       note(write_small(*file));
-      note(leave(*file->folder));
+      note(end_directory(*file->folder));
       work_.end();
     });
     return {};

@@ -168,7 +168,7 @@ class Source {
     if (Status sent = writer_.put(FrameKind::kDirectory, entry_of(is, name).encode()); !sent.ok()) return sent;
     answers_.enter(last_id_);
     Status sent = send_entries(*directory, path, depth);
-    answers_.leave();
+    answers_.exit();
     return sent.ok() ? writer_.put(FrameKind::kLeave, {}) : sent;
   }
 

@@ -52,7 +52,7 @@ struct Side {
 };
 
 /// Both ends send at the same time and read at random times. In the end all messages must have been sent.
-TEST(SegmentWindow, TwoTalkersNeverOverrunAndNeverStick) {
+TEST(SegmentWindow, TwoSendersNeverOverrunAndNeverBlock) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
