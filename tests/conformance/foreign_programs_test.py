@@ -96,7 +96,7 @@ class Launcher(ForeignProgramTest):
                 (["--devices", "0", "x"], "--devices 0: possible are 1 to 64"),
                 (["--devices=65", "x"], "--devices 65: possible are 1 to 64"),
                 (["--devices=2", "--names=a", "x"], "--devices 2, but --names has 1"),
-                (["--names=a,,b", "x"], '"" is not a name'),
+                (["--names=a,,b", "x"], '"" is not a valid name'),
                 (["--names=a b", "x"], '"a b" is not a valid name'),
                 (["--names=a,a", "x"], "a appears twice"),
                 (["--link-layer=fddi", "x"], "possible are eth and ib"),
