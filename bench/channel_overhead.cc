@@ -178,7 +178,7 @@ double report_paired(Bench& bench, int batch) {
   }
   const double lower = quantile(differences, 0.25);
   std::printf(
-      "in batches of %2d: raw %5.1f ns, channel %5.1f ns, added %4.1f ns an operation (quartiles %.1f to %.1f)\n",
+      "in batches of %2d: raw %5.1f ns, channel %5.1f ns, added %4.1f ns per operation (quartiles %.1f to %.1f)\n",
       batch, quantile(raw, 0.5), quantile(channel, 0.5), quantile(differences, 0.5), lower,
       quantile(differences, 0.75));
   return lower;

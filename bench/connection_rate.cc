@@ -19,14 +19,15 @@
 #include "support/descriptor_limit.h"
 #include "support/program.h"
 
-DEFINE_int32(clients, 1000, "connections, all of them there at the end");
-DEFINE_int32(threads, 8, "which connect at the same time");
-DEFINE_int32(depth, 16, "requests in each queue of a queue pair");
+DEFINE_int32(clients, 1000, "number of connections, all of them open at the end");
+DEFINE_int32(threads, 8, "number of threads that connect at the same time");
+DEFINE_int32(depth, 16, "number of requests in each queue of a queue pair");
 DEFINE_string(on, "soft0", "RDMA device");
 DEFINE_double(least, -1,
-              "connections a second; fewer make exit status 1. -1: 500 where there are 1000 clients or more, else 0");
-DEFINE_bool(domains, false, "server: a protection domain for each connection");
-DEFINE_bool(sessions, false, "a client session for each connection, not one for all");
+              "least number of connections per second; fewer cause exit status 1. -1: 500 if there are at least 1000 "
+              "clients, otherwise 0");
+DEFINE_bool(domains, false, "server: use a protection domain for each connection");
+DEFINE_bool(sessions, false, "use a client session for each connection, instead of one for all");
 
 namespace rdmacomm::bench {
 namespace {
@@ -95,7 +96,7 @@ int serve(const std::function<void(std::uint16_t)>& listening) {
     if (!endpoint) return programs::exit_status(endpoint.error());
   }
   std::cout << "server: " << (resident_bytes() - before) / static_cast<std::uint64_t>(FLAGS_clients)
-            << " bytes of memory a connection" << std::endl;
+            << " bytes of memory per connection" << std::endl;
   while (!server.endpoints().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return 0;
 }
@@ -104,8 +105,8 @@ Status check_rate(double rate) {
   const double least = FLAGS_least >= 0 ? FLAGS_least : FLAGS_clients >= 1000 ? 500 : 0;
   if (rate >= least) return {};
   return make_error(std::make_error_code(std::errc::result_out_of_range),
-                    std::to_string(std::lround(rate)) + " connections a second are fewer than the " +
-                        std::to_string(std::lround(least)) + " that there have to be (--least)");
+                    std::to_string(std::lround(rate)) + " connections per second are fewer than the required " +
+                        std::to_string(std::lround(least)) + " (--least)");
 }
 
 Status connect_all(std::uint16_t port) {
@@ -144,8 +145,8 @@ Status connect_all(std::uint16_t port) {
   const double count = FLAGS_clients - 1;
   const double rate = count / elapsed.count();
   std::cout << "clients: " << static_cast<double>(resident_bytes() - before) / count
-            << " bytes of memory a connection\n"
-            << FLAGS_clients << " connections, " << FLAGS_threads << " at a time: " << rate << " a second, "
+            << " bytes of memory per connection\n"
+            << FLAGS_clients << " connections, " << FLAGS_threads << " at a time: " << rate << " per second, "
             << elapsed.count() / count * 1e6 << " us each" << std::endl;
   for (auto& session : sessions) session.stop();
   first.stop();
@@ -170,8 +171,8 @@ int main(int argc, char** argv) {
   const rdmacomm::programs::Help help{
       .usage = "connection_rate [OPTION...]",
       .purpose =
-          "Connects many clients to one server in another process, and says how long that took and what it takes.",
-      .groups = {{"What",
+          "Connects many clients to one server in another process, and prints the time and the memory that this takes.",
+      .groups = {{"Options",
                   {{"clients", "N"},
                    {"threads", "N"},
                    {"sessions", ""},

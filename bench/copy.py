@@ -108,7 +108,7 @@ def wait_until_listening(port):
             if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in file.read().splitlines()[1:]):
                 return
         time.sleep(0.01)
-    raise Failed(f"nobody listens at port {port}")
+    raise Failed(f"no process listens at port {port}")
 
 
 def free_port():
@@ -218,11 +218,11 @@ def verdicts(figures, share):
 
 def main():
     parser = argparse.ArgumentParser(description="rdma_copy against cp and rsync")
-    parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default 5)")
-    parser.add_argument("--bytes", type=int, default=1 << 30, help="of the file (default 1 GiB)")
-    parser.add_argument("--files", type=int, default=20000, help="of the tree (default 20000)")
-    parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="where it all lies (default build)")
-    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/copy.md"), help="where the table goes")
+    parser.add_argument("--runs", type=int, default=5, help="number of measurements of each program (default 5)")
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="size of the file (default 1 GiB)")
+    parser.add_argument("--files", type=int, default=20000, help="number of files in the tree (default 20000)")
+    parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="folder for all files (default build)")
+    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/copy.md"), help="file for the table")
     arguments = parser.parse_args()
     for program, advice in ((COPY, "cmake --preset release && cmake --build --preset release"), ("rsync", "apt-get install rsync")):
         if shutil.which(program) is None:
@@ -247,8 +247,8 @@ def main():
             bench.end()
     bounds, good = verdicts(figures, statistics.median(shares))
     text = (f"# Copies\n\nMade by `bench/copy.py`, {datetime.date.today()}: a file of {arguments.bytes} bytes, a tree of {arguments.files} "
-            f"files, on {file_system(arguments.folder)}, medians of {arguments.runs} runs, in turns, in another order each, on {processor()}; "
-            f"behind each median, the least and the most. User and system time are those of both sides.\n\n{table_of(figures)}\n{bounds}")
+            f"files, on {file_system(arguments.folder)}, medians of {arguments.runs} runs, each in another order, on {processor()}; "
+            f"after each median, the smallest and the largest value. User and system time are sums of client and server.\n\n{table_of(figures)}\n{bounds}")
     print(text, end="")
     with open(arguments.output, "w", encoding="utf-8") as file:
         file.write(text)

@@ -20,12 +20,12 @@ instructions() {
 per_operation() {
   low=$(instructions "$1" "$few")
   high=$(instructions "$1" "$many")
-  [ -n "$low" ] && [ -n "$high" ] || { echo "count_instructions.sh: callgrind counted nothing" >&2; exit 1; }
+  [ -n "$low" ] && [ -n "$high" ] || { echo "count_instructions.sh: callgrind reported no instructions" >&2; exit 1; }
   echo $(((high - low) / (many - few)))
 }
 
 raw=$(per_operation raw)
 channel=$(per_operation channel)
 added=$((channel - raw))
-echo "instructions an operation (post and poll of one WRITE): raw $raw, channel $channel, added $added"
+echo "instructions per operation (post and poll of one WRITE): raw $raw, channel $channel, added $added"
 [ -z "$most" ] || [ "$added" -le "$most" ]

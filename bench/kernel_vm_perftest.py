@@ -60,7 +60,7 @@ def run(words):
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        give_up(f"not done after {SECONDS} s: {' '.join(words)}")
+        give_up(f"not finished after {SECONDS} s: {' '.join(words)}")
     if done.returncode != 0:
         give_up(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -79,7 +79,7 @@ def wait_for_text(process, pattern, seconds):
                 return match
             if not more:
                 break
-    return give_up(f"no {pattern!r} within {seconds} s from {' '.join(map(str, process.args))}; there is:\n"
+    return give_up(f"no {pattern!r} within {seconds} s from {' '.join(map(str, process.args))}; it printed:\n"
                    + printed.decode(errors="replace"))
 
 
@@ -186,20 +186,20 @@ def judge(figures):
               f" {unit:4} {cost:>6.3f} {spreads[0]:>19.1f}% {spreads[1]:>7.1f}%  {verdicts[-1]}")
     within = verdicts.count("within the noise")
     slower = sum("SLOWER" in verdict for verdict in verdicts)
-    print(f"{within} of {len(verdicts)} within the noise, {slower} slower than that, {len(verdicts) - within - slower} faster")
+    print(f"{within} of {len(verdicts)} within the noise, {slower} slower than the noise, {len(verdicts) - within - slower} faster")
     return slower == 0
 
 
 def at_least_two(text):
     runs = int(text)
     if runs < 2:
-        raise argparse.ArgumentTypeError("one run shows no noise; at least 2")
+        raise argparse.ArgumentTypeError("at least 2 runs are needed, because one run shows no noise")
     return runs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=at_least_two, default=5, help="how often to measure (default 5)")
+    parser.add_argument("--runs", type=at_least_two, default=5, help="number of measurements (default 5)")
     parser.add_argument("--in-guest", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("program", nargs="?", type=pathlib.Path, default=ROOT / "build/release/bin/lat_bw_benchmark")
     options = parser.parse_args()

@@ -62,10 +62,10 @@ def compare(build, nodes, size, runs, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="mesh_comm_service against Open MPI's all-to-all")
-    parser.add_argument("--runs", type=int, default=5, help="turns (default 5)")
-    parser.add_argument("--seconds", type=float, default=2, help="of each (default 2)")
-    parser.add_argument("--write", action="store_true", help="keep the table in bench/results/mesh_mpi.md")
+    parser = argparse.ArgumentParser(description="mesh_comm_service, compared with the all-to-all of Open MPI")
+    parser.add_argument("--runs", type=int, default=5, help="number of turns (default 5)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of each run (default 2)")
+    parser.add_argument("--write", action="store_true", help="write the table to bench/results/mesh_mpi.md")
     parser.add_argument("build", nargs="?", default=os.path.join(ROOT, "build/release"))
     arguments = parser.parse_args()
     for program in ("bin/mesh_comm_service", "bench/mesh_mpi/mesh_mpi_all_to_all"):

@@ -51,9 +51,9 @@ def row(nodes, results, base):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="what a mesh costs as it grows")
-    parser.add_argument("--runs", type=int, default=5, help="turns (default 5)")
-    parser.add_argument("--seconds", type=float, default=2, help="of traffic in each run (default 2)")
+    parser = argparse.ArgumentParser(description="the cost of a growing mesh")
+    parser.add_argument("--runs", type=int, default=5, help="number of turns (default 5)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of traffic in each run (default 2)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/scaling.md")
     parser.add_argument("program", nargs="?", default=os.path.join(ROOT, "build/release/bin/mesh_comm_service"))
     arguments = parser.parse_args()

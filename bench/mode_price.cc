@@ -31,12 +31,12 @@
 #include "rdmacomm/session.h"
 #include "support/mode_flags.h"
 
-DEFINE_string(part, "latency", "latency, idle or raw");
-DEFINE_int32(seconds, 10, "idle: for how long");
-DEFINE_int32(connections, 64, "idle: how many");
-DEFINE_double(most, 1e9, "idle: seconds of processor time per second, for each process; more makes exit status 1");
-DEFINE_double(most_wakeups, 1e9, "idle: wake-ups per second, for each process; more makes exit status 1");
-DEFINE_int32(count, 20000, "latency: how often there and back; raw: in each of 60 rounds, a tenth of it");
+DEFINE_string(part, "latency", "part to run: latency, idle or raw");
+DEFINE_int32(seconds, 10, "idle: number of seconds");
+DEFINE_int32(connections, 64, "idle: number of connections");
+DEFINE_double(most, 1e9, "idle: seconds of processor time per second, for each process; more cause exit status 1");
+DEFINE_double(most_wakeups, 1e9, "idle: wake-ups per second, for each process; more cause exit status 1");
+DEFINE_int32(count, 20000, "latency: number of round trips; raw: a tenth of this number in each of 60 rounds");
 
 namespace rdmacomm {
 namespace {
@@ -65,7 +65,7 @@ struct Usage {
     clockid_t clock{};
     timespec time{};
     if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0)
-      fail("cannot read the processor-time clock of the server process");
+      fail("cannot read the CPU clock of the server process");
     usage.seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
     for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
       std::ifstream status(task.path() / "status");
@@ -395,7 +395,7 @@ void measure(const ClientSession& session, Player& player, pid_t server) {
 int run() {
   int port_pipe[2];
   int end_pipe[2];
-  if (pipe(port_pipe) != 0 || pipe(end_pipe) != 0) fail("no pipe");
+  if (pipe(port_pipe) != 0 || pipe(end_pipe) != 0) fail("cannot create a pipe");
   const pid_t server = fork();
   if (server == 0) {
     close(end_pipe[1]);

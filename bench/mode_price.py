@@ -78,10 +78,10 @@ def raw_part(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="what each way to wait and to thread costs")
+    parser = argparse.ArgumentParser(description="the cost of each polling mode and thread mode")
     parser.add_argument("--write", action="store_true", help="put the table into docs/threading.md")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=10, help="for each idle mode")
+    parser.add_argument("--seconds", type=int, default=10, help="seconds of each idle measurement (default 10)")
     parser.add_argument("program", nargs="?", default=os.path.join(ROOT, "build/release/bench/mode_price"))
     arguments = parser.parse_args()
     if not os.access(arguments.program, os.X_OK):
@@ -103,7 +103,7 @@ def main():
             before, rest = file.read().split(BEGIN)
         with open(DOCUMENT, "w", encoding="utf-8") as file:
             file.write(before + BEGIN + text + END + rest.split(END, 1)[1])
-    print("every bound is kept" if good else "a bound is not kept")
+    print("all bounds are kept" if good else "a bound is not kept")
     return 0 if good else 1
 
 

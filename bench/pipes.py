@@ -167,13 +167,13 @@ def make_file(folder, size):
 
 def main():
     parser = argparse.ArgumentParser(description="pipes against nc and socat")
-    parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default 5)")
-    parser.add_argument("--bytes", type=int, default=1 << 30, help="of the file (default 1 GiB)")
-    parser.add_argument("--block", default="512K", help="of rdma_send; several, with commas, are compared (default 512K)")
-    parser.add_argument("--depth", type=int, default=4, help="of rdma_send (default 4)")
-    parser.add_argument("--polling", default="channel", help="of both (default channel)")
-    parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="where the file lies (default build)")
-    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/pipes.md"), help="where the table goes")
+    parser.add_argument("--runs", type=int, default=5, help="number of measurements of each program (default 5)")
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="size of the file (default 1 GiB)")
+    parser.add_argument("--block", default="512K", help="block size of rdma_send; a list is compared (default 512K)")
+    parser.add_argument("--depth", type=int, default=4, help="depth of rdma_send (default 4)")
+    parser.add_argument("--polling", default="channel", help="polling mode of both programs (default channel)")
+    parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="folder of the file (default build)")
+    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/pipes.md"), help="file for the table")
     arguments = parser.parse_args()
     for program, advice in ((f"{BIN}/rdma_send", "cmake --preset release && cmake --build --preset release"),
                             ("nc", "apt-get install netcat-openbsd"), ("socat", "apt-get install socat")):
@@ -203,7 +203,7 @@ def main():
             sys.exit(f"pipes.py: {error}")
     bounds, good = verdicts(figures)
     text = (f"# Pipes\n\nMade by `bench/pipes.py`, {datetime.date.today()}: {arguments.bytes} bytes, blocks of {blocks[0]}, "
-            f"medians of {arguments.runs} runs, in turns, in another order each, on {processor()}; behind each median, the least and the most.\n\n"
+            f"medians of {arguments.runs} runs, each in another order, on {processor()}; after each median, the smallest and the largest value.\n\n"
             f"{table_of(figures)}\n{bounds}")
     print(text, end="")
     with open(arguments.output, "w", encoding="utf-8") as file:

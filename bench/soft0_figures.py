@@ -42,8 +42,8 @@ def one_run(program):
 
 def main():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    parser = argparse.ArgumentParser(description="soft0's figures against their bounds")
-    parser.add_argument("--runs", type=int, default=5, help="how often to measure (default 5)")
+    parser = argparse.ArgumentParser(description="the results of soft0, compared with their bounds")
+    parser.add_argument("--runs", type=int, default=5, help="number of measurements (default 5)")
     parser.add_argument("program", nargs="?", default=os.path.join(root, "build/release/bin/lat_bw_benchmark"))
     arguments = parser.parse_args()
     if not os.access(arguments.program, os.X_OK):

@@ -29,11 +29,11 @@
 #include "softdev/common/api.h"
 #include "verbs/handles.h"
 
-DEFINE_uint32(processes, 2, "how many, 2 to 256; each is connected to each other one");
-DEFINE_uint32(queue_pairs, 1, "of each two processes, 1 to 4096");
-DEFINE_uint32(depth, 16, "send requests and receives of a queue pair");
-DEFINE_bool(events, false, "completion queues have a channel, and each process sleeps for completions");
-DEFINE_uint32(seconds, 60, "more than that is a failure; 0: no limit");
+DEFINE_uint32(processes, 2, "2 to 256: number of processes; each one is connected to each other one");
+DEFINE_uint32(queue_pairs, 1, "1 to 4096: number of queue pairs between two processes");
+DEFINE_uint32(depth, 16, "number of send requests, and of receives, of a queue pair");
+DEFINE_bool(events, false, "each process sleeps until a completion arrives, with a completion channel");
+DEFINE_uint32(seconds, 60, "number of seconds after which the run fails; 0: no limit");
 
 namespace {
 
@@ -86,7 +86,7 @@ long kilobytes(const char* path, std::string_view name) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with(name)) return std::strtol(line.c_str() + name.size(), nullptr, 10);
   }
-  fail(std::string(path) + " has no " + std::string(name));
+  fail(std::string(path) + " has no line " + std::string(name));
 }
 
 Memory memory_now() {
@@ -243,10 +243,10 @@ class Node {
       for (int k = 0; k < found; ++k) {
         const ibv_wc& wc = completions[static_cast<std::size_t>(k)];
         const auto i = static_cast<std::uint32_t>(wc.wr_id);
-        if (wc.status != IBV_WC_SUCCESS) fail(std::string("a completion says ") + ibv_wc_status_str(wc.status));
-        if (wc.qp_num != queue_pairs_[i]->qp_num) fail("a completion is another queue pair's");
+        if (wc.status != IBV_WC_SUCCESS) fail(std::string("a completion has failed: ") + ibv_wc_status_str(wc.status));
+        if (wc.qp_num != queue_pairs_[i]->qp_num) fail("a completion belongs to another queue pair");
         std::vector<bool>& seen = wc.opcode == IBV_WC_RECV ? received : sent;
-        if (seen[i]) fail("a completion came twice");
+        if (seen[i]) fail("a completion arrived twice");
         seen[i] = true;
         if (wc.opcode == IBV_WC_RECV) verify_message(i, wc.byte_len);
       }
@@ -268,7 +268,7 @@ class Node {
     const auto expected = message(peer(i), self_, lane(i));
     const bool good = bytes == kMessageBytes &&
                       std::memcmp(reinterpret_cast<void*>(inbox(i).addr), expected.data(), kMessageBytes) == 0;
-    if (!good) fail("a message is not what was sent");
+    if (!good) fail("a received message differs from the sent message");
   }
 
   void release() {
@@ -320,7 +320,8 @@ bool run_all(Table& table) {
   while (!children.empty()) {
     int status = 0;
     const pid_t pid = wait(&status);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) std::fprintf(stderr, "soft0_scale: out of time\n");
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+      std::fprintf(stderr, "soft0_scale: not finished within --seconds\n");
     std::erase(children, pid);
     if (status == 0) continue;
     if (good) {

@@ -27,7 +27,7 @@ RUNS = (
 
 
 def main():
-    parser = argparse.ArgumentParser(description="what many queue pairs of soft0 take")
+    parser = argparse.ArgumentParser(description="time and memory of many queue pairs on soft0")
     parser.add_argument("--write", action="store_true", help="put the table into docs/soft_device.md")
     parser.add_argument("program", nargs="?", default=os.path.join(ROOT, "build/release/bench/soft0_scale"))
     arguments = parser.parse_args()

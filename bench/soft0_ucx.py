@@ -295,9 +295,9 @@ def table_of(figures):
 
 def main():
     parser = argparse.ArgumentParser(description="soft0 against UCX and iperf3")
-    parser.add_argument("--only", choices=("memory", "network"), help="one table; default both")
-    parser.add_argument("--runs", type=int, default=5, help="how often each cell is measured (default 5)")
-    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/soft0_ucx.md"), help="where the tables go")
+    parser.add_argument("--only", choices=("memory", "network"), help="make only this table; default: both")
+    parser.add_argument("--runs", type=int, default=5, help="number of measurements of each cell (default 5)")
+    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/soft0_ucx.md"), help="file for the tables")
     parser.add_argument("program", nargs="?", default=os.path.join(ROOT, "build/release/bin/lat_bw_benchmark"))
     arguments = parser.parse_args()
     wanted = ("memory", "network") if arguments.only is None else (arguments.only,)
@@ -308,11 +308,11 @@ def main():
             sys.exit(f"soft0_ucx.py: no program {program}; get it with: {advice}")
     reason = hosts.why_not() if "network" in wanted else ""
     if reason:
-        sys.exit(f"soft0_ucx.py: no two hosts on this machine: {reason}; --only=memory does without")
+        sys.exit(f"soft0_ucx.py: cannot make two hosts on this machine: {reason}; --only=memory does not need them")
 
     text = (f"# soft0 against UCX and iperf3\n\nMade by `bench/soft0_ucx.py`, {datetime.date.today()}: medians of "
-            f"{arguments.runs} runs, of latencies and between hosts of more, in turns, on {processor()}.\nThe rival is the best of "
-            "those measured; behind each median, the least and the most of its runs. The ratio is the median of the turns'.\n")
+            f"{arguments.runs} runs (more for latencies and between hosts), in turns, on {processor()}.\nThe rival is the best of the "
+            "measured ones; after each median, the smallest and the largest run. The ratio is the median of the ratios of all turns.\n")
     good = True
     for kind, title, place, cells, rivals, turns in (
             ("memory", "Two processes of one host", ThisHost, MEMORY_CELLS, memory_rivals, MEMORY_EVERY),

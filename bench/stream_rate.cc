@@ -36,11 +36,11 @@
 #include "rdmacomm/session.h"
 #include "rdmacomm/stream.h"
 
-DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of a block");
-DEFINE_string(ways, "write,send,stream,copied,message,large", "which of them; for a profiler");
-DEFINE_int32(depth, 16, "blocks under way");
-DEFINE_int32(rounds, 15, "of which the median counts");
-DEFINE_int32(milliseconds, 40, "about so long each way takes its turn");
+DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of each block; a list");
+DEFINE_string(ways, "write,send,stream,copied,message,large", "ways to measure; a list, to profile some of them");
+DEFINE_int32(depth, 16, "number of blocks in flight");
+DEFINE_int32(rounds, 15, "number of rounds; the result is their median");
+DEFINE_int32(milliseconds, 40, "approximate time of each way in each round");
 
 namespace rdmacomm {
 namespace {
@@ -123,7 +123,7 @@ struct Side {
       streams[size] = must(RDMAStream::open(endpoint, endpoint.channel(stream_name(size)), options, soon()));
     }
   }
-  void meet() const { must(endpoint.sync_with_peer("turn", soon())); }
+  void synchronize() const { must(endpoint.sync_with_peer("turn", soon())); }
   [[nodiscard]] RDMAChannel& raw() const { return endpoint.channel(kRaw); }
   /// Takes the next completions of the raw channel.
   std::size_t take(std::span<Completion> out) const {
@@ -293,9 +293,9 @@ int serve(int port_out) {
   take_turns(side, *memory, [&](Turn& turn, Way way, std::size_t, std::size_t count) {
     const auto receives = std::min(count, static_cast<std::size_t>(FLAGS_depth));
     for (std::size_t i = 0; way == Way::kSend && i < receives; ++i) turn.post_receive();
-    side.meet();
+    side.synchronize();
     turn.receive(way);
-    side.meet();
+    side.synchronize();
   });
   return 0;
 }
@@ -324,14 +324,14 @@ bool measure(Side& side) {
   RDMABuffer memory = make_memory(side.endpoint.device());
   std::map<std::pair<std::size_t, Way>, std::vector<double>> rates;
   take_turns(side, memory, [&](Turn& turn, Way way, std::size_t size, std::size_t count) {
-    side.meet();
+    side.synchronize();
     const auto start = Clock::now();
     turn.send(way);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     rates[{size, way}].push_back(1e-9 * static_cast<double>(size * count) / seconds);
-    side.meet();
+    side.synchronize();
   });
-  std::printf("%d blocks under way, GB/s, and ratios of the same rounds, medians of %d\n\n| block |", FLAGS_depth,
+  std::printf("%d blocks in flight, GB/s, and ratios within a round, medians of %d rounds\n\n| block |", FLAGS_depth,
               FLAGS_rounds);
   for (const char* name : kNames) std::printf(" %s |", name);
   std::printf(" stream / write | message / send | large / send |\n|---|---|---|---|---|---|---|---|---|---|\n");
@@ -347,13 +347,13 @@ bool measure(Side& side) {
       missed += " " + std::to_string(size);
     }
   }
-  if (!missed.empty()) std::printf("\nmessages are slower than they may be:%s\n", missed.c_str());
+  if (!missed.empty()) std::printf("\nmessages are slower than the bound allows, at these sizes:%s\n", missed.c_str());
   return missed.empty();
 }
 
 int run() {
   int port_pipe[2];
-  if (pipe(port_pipe) != 0) fail("no pipe");
+  if (pipe(port_pipe) != 0) fail("cannot create a pipe");
   const pid_t server = fork();
   if (server == 0) std::_Exit(serve(port_pipe[1]));
   std::uint16_t port = 0;

@@ -39,7 +39,7 @@ Status serve() {
     if (told.code() == Errc::kPeerClosed) return {};
     if (Status ok = two_ends::outcome(told); !ok) return ok;
     const std::uint32_t slot = told->immediate;
-    if (slot >= kSlots) return make_error(Errc::kBadMessage, "the client names a slot that there is not");
+    if (slot >= kSlots) return make_error(Errc::kBadMessage, "the client names a slot that does not exist");
     Reading reading;
     std::memcpy(&reading, table->at(slot).data(), sizeof(reading));
     std::cout << "slot " << slot << ": " << reading.value << std::endl;

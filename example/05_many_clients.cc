@@ -33,7 +33,7 @@ class Echo : public SessionHooks {
     if (!post_receive(client, sent.id)) client.stop();
   }
   void on_disconnected(const EndPoint& client, const Status& why) override {
-    std::cout << client.peer_address() + " has left: " + why.message() + "\n" << std::flush;
+    std::cout << client.peer_address() + " has disconnected: " + why.message() + "\n" << std::flush;
   }
   static Outcome post_receive(const EndPoint& client, std::uint64_t slot) {
     return client.channel().post_recv(client.context<RDMABuffer>()->at(slot), {.id = slot});

@@ -23,10 +23,10 @@ struct Wish {
 class AsWished : public SessionHooks {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     Wish wish;
-    if (peer.private_data.size() != sizeof(wish)) return make_error(Errc::kBadMessage, "no wish");
+    if (peer.private_data.size() != sizeof(wish)) return make_error(Errc::kBadMessage, "the client has sent no wish");
     std::memcpy(&wish, peer.private_data.data(), sizeof(wish));
     if (wish.polling >= kPollingModes.size() || wish.threads >= kThreadModes.size()) {
-      return make_error(Errc::kBadMessage, "a wish for a mode that there is not");
+      return make_error(Errc::kBadMessage, "the client wishes a mode that does not exist");
     }
     hca.polling_mode = kPollingModes.at(wish.polling);
     hca.thread_mode = kThreadModes.at(wish.threads);

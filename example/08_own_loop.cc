@@ -57,7 +57,7 @@ Status tick(const HostPort& address) {  // a message each 10 ms, ten times
   if (!server) return server.error();
   const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
   const itimerspec each_10_ms{.it_interval = {0, 10'000'000}, .it_value = {0, 10'000'000}};
-  if (timer < 0 || timerfd_settime(timer, 0, &each_10_ms, nullptr) != 0) return failure("cannot make a timer");
+  if (timer < 0 || timerfd_settime(timer, 0, &each_10_ms, nullptr) != 0) return failure("cannot create a timer");
   const int loop = epoll_create1(EPOLL_CLOEXEC);
   for (const int descriptor : {timer, server->fd()}) {
     epoll_event readable{.events = EPOLLIN, .data = {.fd = descriptor}};
@@ -69,7 +69,7 @@ Status tick(const HostPort& address) {  // a message each 10 ms, ten times
     answers += *more;
     if (*more > 0) continue;
     epoll_event event{};
-    if (epoll_wait(loop, &event, 1, 10'000) != 1) return failure("nothing has happened for 10 s");
+    if (epoll_wait(loop, &event, 1, 10'000) != 1) return failure("no event for 10 s");
     if (event.data.fd != timer) continue;
     std::uint64_t expirations = 0;
     if (read(timer, &expirations, sizeof(expirations)) < 0) return failure("cannot read the timer");

@@ -10,14 +10,14 @@ using namespace std::chrono_literals;
 constexpr StreamOptions kOptions{.block_bytes = 4 << 10};
 
 Status add_channel(HcaConfig& hca, const PeerInfo&) {  // on both peers
-  hca.channels = {MessageStream::channel(kOptions, "talk")};
+  hca.channels = {MessageStream::channel(kOptions, "messages")};
   return {};
 }
 
 Result<MessageStream> open(const Result<EndPoint>& peer) {
   const auto pool = peer ? BufferPool::create(peer->device(), {.remote_access = RemoteAccess::kRead}) : peer.error();
   if (!pool) return pool.error();
-  return MessageStream::open(*peer, peer->channel("talk"), *pool, kOptions, 20s);
+  return MessageStream::open(*peer, peer->channel("messages"), *pool, kOptions, 20s);
 }
 
 /// The next message as a whole; empty: no more messages, because the peer has ended the stream.

@@ -56,7 +56,8 @@ Status do_what_it_may_not(const EndPoint& server) {
   const auto letter = RDMABuffer::allocate(server.device(), {});
   if (!inbox || !letter) return inbox ? letter.status() : inbox.status();
   const auto written = server.channel().write(letter->at(0), *inbox).wait(10s);  // the server only lets it read there
-  if (written.code() != Errc::kRemoteAccess) return make_error(Errc::kWrongState, "it may write after all");
+  if (written.code() != Errc::kRemoteAccess)
+    return make_error(Errc::kWrongState, "the server did not refuse the WRITE");
   std::cout << "refused: " << written.error().message() << std::endl;
   return {};
 }

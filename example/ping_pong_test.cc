@@ -14,8 +14,8 @@
 #include "support/program.h"
 #include "support/sizes.h"
 
-DEFINE_string(size, "64", "bytes of each message; K, M and G are powers of 1024");
-DEFINE_int32(iterations, 1000, "round trips that are timed");
+DEFINE_string(size, "64", "1 to 1G: bytes of each message; K, M and G are powers of 1024");
+DEFINE_int32(iterations, 1000, "1 to 10000000: number of round trips whose time is measured");
 
 namespace rdmacomm::ping_pong {
 namespace {
@@ -27,17 +27,14 @@ programs::Help help() {
           "       ping_pong_test --role=server [--port=N] [--listen=ADDRESS]\n"
           "       ping_pong_test --role=client --server=HOST [--port=N] [OPTION...]",
       .purpose =
-          "Connects two processes, on one machine or two, uses every RDMA verb once, checks each byte that arrives, "
-          "and\n"
-          "times a ping-pong of SENDs. Says which device, port, GID, MTU and queue pairs it used. What is done is "
-          "said\n"
-          "on the client only; the server follows, and ends with its client's run. If all places of a server are "
-          "taken,\n"
-          "a client that does nothing for a second gives its place to one that waits; with large messages after 200 "
-          "ns\n"
-          "for each byte, at most 10 s.",
-      .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}}}, programs::mode_help()},
-      .closing = "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not.",
+          "Connects two processes, on one host or two, uses every RDMA verb once, checks each byte that arrives, and "
+          "measures the time of a ping-pong with SEND. Prints the device, port, GID, MTU and queue pairs that each "
+          "process uses.\n"
+          "The options of the test are given to the client only. The server uses the values of the client, and ends "
+          "when the client's run ends. If all places of a server are taken, a client that is idle for one second gives "
+          "its place to a client that waits. For large messages this time is 200 ns for each byte, at most 10 s.",
+      .groups = {{"Test (client)", {{"size", "BYTES"}, {"iterations", "N"}}}, programs::mode_help()},
+      .closing = "Exit status: 0 on success; 1 on failure, with one line on standard error that gives the reason.",
   };
   for (auto& group : programs::connection_help(programs::HelpFlag{"listen", "ADDRESS"}))
     help.groups.push_back(std::move(group));
@@ -59,7 +56,8 @@ Result<Options> read_options() {
   const auto size = programs::parse_size(FLAGS_size);
   if (!size) return make_error(size.code(), "--size: " + size.error().context);
   if (FLAGS_iterations < 1) {
-    return make_error(Errc::kInvalidArgument, "--iterations=" + std::to_string(FLAGS_iterations) + ": at least 1");
+    return make_error(Errc::kInvalidArgument, "--iterations=" + std::to_string(FLAGS_iterations) +
+                                                  ": possible are 1 to " + std::to_string(Terms::kMaxIterations));
   }
   options.terms = {.size = *size, .iterations = static_cast<std::uint32_t>(FLAGS_iterations)};
   const auto modes = programs::read_mode_flags();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the library and shows it at work. See --help.
+# Builds the library and shows its programs. See --help.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$ROOT/scripts/lib/packages.sh"
@@ -8,19 +8,24 @@ usage() {
   cat <<'END'
 usage: scripts/demo.sh [--no-install] [-- OPTION...]
 
-Sets up, builds and shows rdmacomm at work, on this machine alone:
-  1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
+Sets up and builds rdmacomm on this machine, and runs its programs. The script
+  1. installs missing Debian packages with apt-get (as root, or with sudo);
   2. builds the library and the programs (preset release, in build/release);
-  3. runs ping_pong_test: a server and a client process use every verb once and verify each byte;
+  3. runs ping_pong_test: a server process and a client process use every verb
+     once and verify each byte;
   4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table;
-  5. runs mesh_comm_service: eight processes write to each other, and build/mesh.svg is a picture of the rates;
-  6. sends 256 MiB by rdma_send to rdma_recv, through port 2020;
-  7. copies 64 MiB by rdma_copy to a server, then only what is new of it (--delta).
-The first RDMA device with an active port is used; without one, the software device soft0.
+  5. runs mesh_comm_service: eight processes write to each other, and
+     build/mesh.svg becomes a picture of the rates;
+  6. sends 256 MiB from rdma_send to rdma_recv, at port 2020;
+  7. copies 64 MiB with rdma_copy to a server, then only the changed part
+     (--delta).
+The programs use the first RDMA device with an active port; without one, they
+use the software device soft0.
 
-  --no-install   install nothing: say what is missing, and exit 1
-  --help         this text
-  OPTION...      for all programs, for example --device=mlx5_0
+  --no-install   install nothing: print the missing packages, and exit with
+                 status 1
+  --help         print this text
+  OPTION...      options for all programs, for example --device=mlx5_0
 END
 }
 
@@ -42,7 +47,7 @@ mkdir -p build
 ensure_packages "$install" run
 build release -DRDMACOMM_BUILD_BENCH=OFF
 
-say "ping_pong_test: every verb once, verified, then a timed ping-pong"
+say "ping_pong_test: every verb once, verified, then a ping-pong whose time is measured"
 build/release/bin/ping_pong_test --role=both "${options[@]}"
 say "lat_bw_benchmark: two processes, all operations"
 build/release/bin/lat_bw_benchmark --role=both --sizes=8,4K,64K,1M --duration=0.2 "${options[@]}"
@@ -52,7 +57,7 @@ say "rdma_send | rdma_recv: 256 MiB, with a checksum"
 build/release/bin/rdma_recv --timeout=20 --stats "${options[@]}" >/dev/null &
 head -c 256M /dev/zero | build/release/bin/rdma_send 127.0.0.1 --stats "${options[@]}"
 wait $!
-say "rdma_copy: 64 MiB to a server; then a byte more, by --delta"
+say "rdma_copy: 64 MiB to a server; then one more byte, with --delta"
 folder=$(mktemp -d)
 mkdir "$folder/served"
 head -c 64M /dev/urandom >"$folder/data"

@@ -8,18 +8,24 @@ usage() {
   cat <<END
 usage: scripts/fuzz.sh [--seconds=N | --executions=N] [OPTION]... [TARGET...]
 
-Builds the fuzz targets (preset fuzz, in build/fuzz) and runs them: all, or the named ones.
+Builds the fuzz targets (preset fuzz, in build/fuzz) and runs all of them, or
+the given ones.
 
-  --seconds=N     N seconds in all, divided among the targets (default 60; at least 1 for each target)
+  --seconds=N     N seconds in total, divided among the targets (default 60; at
+                  least 1 for each target)
   --executions=N  N executions of each target
   --jobs=N        run N targets at a time (default: the number of CPUs)
-  --seed=N        for the random numbers of libFuzzer, 1 to 4294967295 (default: drawn, and printed)
-  --no-install    install nothing: say what is missing, and exit 1
-  --help          this text
+  --seed=N        1 to 4294967295: seed for the random numbers of libFuzzer
+                  (default: a random seed, which is printed)
+  --no-install    install nothing: print the missing packages, and exit with
+                  status 1
+  --help          print this text
 
-An input that adds coverage is kept in build/fuzz/corpus/TARGET, and the next run begins with it. An input that
-crashes a target, or uses too much time or memory, is kept in build/fuzz/findings.
-Exit status 0: nothing was found; 1: something was found, or the build has failed; 2: wrong arguments.
+An input that adds coverage is kept in build/fuzz/corpus/TARGET, and the next
+run begins with it. An input that crashes a target, or uses too much time or
+memory, is kept in build/fuzz/findings.
+Exit status: 0: nothing was found; 1: something was found, or the build has
+failed; 2: wrong arguments.
 
 targets: $(targets | paste -sd' ' | fold -s -w 70 | sed '2,$s/^/         /')
 END
@@ -105,7 +111,7 @@ finding() {
   input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
   why=$(grep -m 1 -E 'this does not hold|runtime error|ERROR: |out-of-memory|timeout' "$log" | cut -c 1-200)
   if [ -n "$input" ]; then
-    say "FOUND $1: ${why:-see $log}; input $input; again: build/fuzz/bin/fuzz_$1 $input"
+    say "FOUND $1: ${why:-see $log}; input $input; to reproduce: build/fuzz/bin/fuzz_$1 $input"
   else
     say "FOUND $1: ${why:-it ended with exit status $(<"$log.status")}; see $log"
   fi

@@ -8,16 +8,19 @@ usage() {
   cat <<'END'
 usage: scripts/test.sh [--no-install] [--vm] [-- OPTION...]
 
-Sets up, builds and tests rdmacomm, on this machine alone, with traffic on the loopback interface only:
-  1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
+Sets up, builds and tests rdmacomm on this machine. The tests send on the
+loopback interface only. The script
+  1. installs missing Debian packages with apt-get (as root, or with sudo);
   2. builds everything with warnings as errors (preset dev, in build/dev);
-  3. runs all tests with ctest, whose summary is the last thing printed.
+  3. runs all tests with ctest, and prints the summary of ctest at the end.
 
-  --no-install   install nothing: say what is missing, and exit 1
-  --vm           before that, the same binaries on the kernel's rxe and siw devices, in an emulated machine
-                 (tests/kernel_vm/run --help): some minutes more
-  --help         this text
-  OPTION...      for ctest, for example -R '^channel'
+  --no-install   install nothing: print the missing packages, and exit with
+                 status 1
+  --vm           before step 3, run the same binaries on the rxe and siw
+                 devices of the kernel, in an emulated machine (see
+                 tests/kernel_vm/run --help). This takes some minutes more
+  --help         print this text
+  OPTION...      options for ctest, for example -R '^channel'
 END
 }
 

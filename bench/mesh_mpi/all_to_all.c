@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   if (bytes < 1 || bytes > 1L << 30 || !(seconds > 0)) fail("usage: all_to_all BYTES SECONDS");
   char* const out = malloc((size_t)bytes * (size_t)nodes);
   char* const in = malloc((size_t)bytes * (size_t)nodes);
-  if (out == NULL || in == NULL) fail("no memory");
+  if (out == NULL || in == NULL) fail("not enough memory");
   memset(out, rank + 1, (size_t)bytes * (size_t)nodes);
   memset(in, 0, (size_t)bytes * (size_t)nodes);
 
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     MPI_Bcast(&batch, 1, MPI_LONG, 0, MPI_COMM_WORLD);
   }
   for (int peer = 0; peer < nodes; ++peer) {
-    if (in[(size_t)peer * (size_t)bytes] != (char)(peer + 1)) fail("what arrived is not what was sent");
+    if (in[(size_t)peer * (size_t)bytes] != (char)(peer + 1)) fail("the received data differs from the sent data");
   }
   if (rank == 0) {
     const double moved = (double)bytes * (double)rounds * nodes * (nodes - 1);

@@ -182,8 +182,9 @@ Status CellRunner::check(const Cell& cell, const Verifier& mine, const Report& t
   const std::string& first = mine.corrupt() != 0 ? mine.first_corruption() : theirs.first_corruption;
   return make_error(std::make_error_code(std::errc::io_error),
                     "verification failed: " + cell.to_text() + ": " + std::to_string(mine.corrupt() + theirs.corrupt) +
-                        " of " + std::to_string(mine.checked() + theirs.verified) + " looked at are wrong; the " +
-                        (mine.corrupt() != 0 ? "client" : "server") + " saw " + first);
+                        " of " + std::to_string(mine.checked() + theirs.verified) +
+                        " checked messages are wrong; the " + (mine.corrupt() != 0 ? "client" : "server") +
+                        " found: " + first);
 }
 
 template <typename T>

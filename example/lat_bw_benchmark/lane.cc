@@ -52,7 +52,7 @@ Status Lane::poll(std::span<const Completion>& completions) {
   completions = std::span<const Completion>(completions_).first(std::exchange(held_, 0));
   if (completions.empty()) {
     const Polled polled = direct_ ? channel_.poll(completions_) : programs::poll_delivered(endpoint_, completions_);
-    if (!polled) return make_error(polled.outcome().code(), "polling for completions of " + endpoint_.peer());
+    if (!polled) return make_error(polled.outcome().code(), "cannot poll for completions of " + endpoint_.peer());
     completions = {polled.begin(), polled.end()};
   }
   if (!completions.empty()) note_progress();

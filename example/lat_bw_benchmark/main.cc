@@ -15,18 +15,28 @@
 #include "support/program.h"
 #include "support/sizes.h"
 
-DEFINE_string(ops, "all", "what to measure: any of send, write, write_imm, read, fetch_add, compare_swap");
-DEFINE_string(tests, "all", "how: any of lat (one at a time), bw (pipelined), bibw (both ways), rate (small messages)");
-DEFINE_string(sizes, "1:8M", "message sizes: LOW:HIGH is every power of two in between; or a list, as in 8,4K,1M");
-DEFINE_int32(iterations, 0, "how many of each; without it, --duration decides");
-DEFINE_double(duration, 0.1, "seconds for each line, all rounds together");
-DEFINE_int32(rounds, 5, "in how many parts each line is measured; the machine is measured in between");
-DEFINE_int32(queue_depth, 64, "operations outstanding in bw, bibw and rate");
-DEFINE_string(buffers, "one", "one: every message from and to the same place; roundrobin: the next block each time");
-DEFINE_int32(inline, 0, "payloads up to so many bytes are copied into the request");
-DEFINE_bool(verify, false, "compare what arrives with what was sent, byte by byte; slows everything down");
-DEFINE_bool(inject_corruption, false, "spoil one byte of each payload, to see --verify find it");
-DEFINE_string(json, "", "write everything to this file, too");
+DEFINE_string(ops, "all",
+              "operations to measure: all, or a list of send, write, write_imm, read, fetch_add and compare_swap");
+DEFINE_string(
+    tests, "all",
+    "tests to run: all, or a list of lat (latency, one operation at a time), bw (bandwidth, many operations at a "
+    "time), bibw (bandwidth in both directions) and rate (rate of small messages)");
+DEFINE_string(sizes, "1:8M",
+              "message sizes: LOW:HIGH for every power of two from LOW to HIGH, or a list such as 8,4K,1M");
+DEFINE_int32(iterations, 0,
+             "1 to 10000000 (for latencies 1000000): number of operations for each line of the table. Without it, "
+             "--duration decides");
+DEFINE_double(duration, 0.1, "more than 0, up to 600: seconds for each line of the table, all rounds together");
+DEFINE_int32(
+    rounds, 5,
+    "1 to 100: number of parts in which each line is measured. Between them the speed of this host is measured");
+DEFINE_int32(queue_depth, 64, "1 to 1024: number of outstanding operations in bw, bibw and rate");
+DEFINE_string(buffers, "one",
+              "one: all messages use the same block of memory; roundrobin: each message uses the next block");
+DEFINE_int32(inline, 0, "0 to 256: payloads of up to this number of bytes are copied into the request");
+DEFINE_bool(verify, false, "compare each received byte with the sent byte; this makes all operations slower");
+DEFINE_bool(inject_corruption, false, "change one byte of each payload, to check that --verify finds it");
+DEFINE_string(json, "", "also write all results to this file");
 
 namespace rdmacomm::benchmark {
 namespace {
@@ -38,17 +48,18 @@ programs::Help help() {
           "       lat_bw_benchmark --role=server [--port=N] [--listen=ADDRESS]\n"
           "       lat_bw_benchmark --role=client --server=HOST [--port=N] [OPTION...]",
       .purpose =
-          "Measures the RDMA operations between two processes, on one machine or two: latency, bandwidth and message\n"
-          "rate at every size, and in the same seconds what the machine's caches and memcpy do. What is measured is\n"
-          "said on the client only; the server follows, and ends with its client's run.",
-      .groups = {{"What is measured (client)",
+          "Measures RDMA operations between two processes, on one host or two: latency, bandwidth and message rate at "
+          "each size. At the same time it measures the caches and memcpy of this host, for comparison.\n"
+          "The options of the measurement are given to the client only. The server uses the values of the client, and "
+          "ends when the client's run ends.",
+      .groups = {{"Measurement (client)",
                   {{"ops", "LIST"},
                    {"tests", "LIST"},
                    {"sizes", "SIZES"},
                    {"iterations", "N"},
                    {"duration", "SECONDS"},
                    {"rounds", "N"}}},
-                 {"How (client)",
+                 {"Details of the measurement (client)",
                   {{"queue_depth", "N"},
                    {"buffers", "one|roundrobin"},
                    {"inline", "BYTES"},
@@ -56,10 +67,12 @@ programs::Help help() {
                    {"inject_corruption", ""},
                    {"json", "FILE"}}}},
       .closing =
-          "Exit status: 0 when everything was measured; 1, with one line on standard error that says why, when not.\n\n"
+          "Exit status: 0 if everything was measured; otherwise 1, with one line on standard error that gives the "
+          "reason."
+          "\n\n"
           "Examples:\n"
           "  lat_bw_benchmark --ops=write --tests=lat,bw --sizes=8,64K,1M\n"
-          "  lat_bw_benchmark --role=client --server=node7 --duration=1 --json=results.json",
+          "  lat_bw_benchmark --role=client --server=node7 --duration=1 --json=out.json",
   };
   help.groups.push_back(programs::mode_help());
   for (auto& group : programs::connection_help(programs::HelpFlag{"listen", "ADDRESS"}))
@@ -88,7 +101,9 @@ Status read_numbers(Plan& plan) {
                                                   ": possible are more than 0, and up to 600 seconds");
   }
   const bool by_count = !gflags::GetCommandLineFlagInfoOrDie("iterations").is_default;
-  if (by_count && FLAGS_iterations == 0) return make_error(Errc::kInvalidArgument, "--iterations=0: at least 1");
+  if (by_count && FLAGS_iterations == 0)
+    return make_error(Errc::kInvalidArgument,
+                      "--iterations=0: possible are 1 to " + std::to_string(Plan::kMaxIterations));
   plan.iterations = static_cast<std::uint32_t>(FLAGS_iterations);
   plan.duration_us = by_count ? 0 : static_cast<std::uint64_t>(std::ceil(FLAGS_duration * 1e6));
   plan.rounds = static_cast<std::uint32_t>(FLAGS_rounds);

@@ -34,19 +34,19 @@ Result<MessageKind> read_header(WireReader& reader) {
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
   const auto kind = reader.get<std::uint16_t>();
-  if (!reader.ok() || magic != kMagic) return bad("is none: the other side is no lat_bw_benchmark");
+  if (!reader.ok() || magic != kMagic) return bad("is not valid: the peer is not lat_bw_benchmark");
   if (version != kVersion) {
-    return make_error(Errc::kVersionMismatch, "the peer's lat_bw_benchmark speaks version " + std::to_string(version) +
-                                                  ", this one version " + std::to_string(kVersion) +
-                                                  "; use the same release on both sides");
+    return make_error(Errc::kVersionMismatch, "the peer's lat_bw_benchmark uses version " + std::to_string(version) +
+                                                  " of the protocol, this program version " + std::to_string(kVersion) +
+                                                  "; use the same release at both peers");
   }
   if (kind == 0 || kind >= kKindNames.size()) return bad("has the unknown kind " + std::to_string(kind));
   return static_cast<MessageKind>(kind);
 }
 
 Error wrong_kind(MessageKind wanted, MessageKind got) {
-  return bad(std::string("is ") + kKindNames[static_cast<std::size_t>(got)] + " where " +
-             kKindNames[static_cast<std::size_t>(wanted)] + " was due");
+  return bad(std::string("is ") + kKindNames[static_cast<std::size_t>(got)] + ", but " +
+             kKindNames[static_cast<std::size_t>(wanted)] + " was expected");
 }
 
 Status at_end(const WireReader& reader) {

@@ -29,7 +29,7 @@ template <std::size_t N>
 Result<std::size_t> find_name(std::string_view text, const std::array<const char*, N>& names) {
   const auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  return make_error(Errc::kInvalidArgument, '"' + printable(text, 64) + "\" is none of " + all_of(names));
+  return make_error(Errc::kInvalidArgument, '"' + printable(text, 64) + "\" is not one of " + all_of(names));
 }
 
 /// Parses a list of names. Returns each one once, in the order of `names`.
@@ -98,7 +98,7 @@ bool get_list(WireReader& reader, std::size_t names, std::vector<T>& list) {
 }
 
 Error bad_plan(const std::string& why) {
-  return make_error(Errc::kBadMessage, "a plan that cannot be followed: " + why);
+  return make_error(Errc::kBadMessage, "the plan of the client is not valid: " + why);
 }
 
 }  // namespace
@@ -131,8 +131,9 @@ std::string Cell::to_text() const {
 
 Status Plan::validate() const {
   if (iterations == 0 && duration_us == 0) {
-    return make_error(Errc::kInvalidArgument,
-                      "neither iterations nor a duration; one of them decides how long to measure");
+    return make_error(
+        Errc::kInvalidArgument,
+        "neither iterations nor a duration are given; one of them must set the length of the measurement");
   }
   for (const Status& checked : {
            check_range("the number of iterations", iterations, 0, kMaxIterations),
@@ -149,7 +150,7 @@ Status Plan::validate() const {
   }
   if (!std::ranges::is_sorted(sizes)) return make_error(Errc::kInvalidArgument, "the sizes are not in ascending order");
   if (cells().empty()) {
-    return make_error(Errc::kInvalidArgument, "nothing to measure: atomics have the tests lat and rate only");
+    return make_error(Errc::kInvalidArgument, "nothing to measure: for atomics only the tests lat and rate exist");
   }
   if (std::ranges::any_of(cells(), &Cell::is_latency)) {
     Status checked = check_range("the number of iterations of a latency", iterations, 0, kMaxLatencies);

@@ -113,10 +113,11 @@ void ResultReport::begin(const RunInfo& info) {
        << "path MTU " << info.path_mtu_bytes << ", queue depth " << plan_.queue_depth << ", inline up to "
        << plan_.inline_bytes << " bytes, buffers " << (plan_.buffers == BufferUse::kOne ? "one" : "roundrobin") << ", "
        << plan_.rounds << " rounds" << (plan_.verify ? ", verified" : "") << "\n\n"
-       << "measures: half-rt = half of a round trip: one way.  post-done = from posting to the completion.\n"
-       << "          one-way, both-ways = bandwidth.  rate = small messages.\n"
-       << "ratio:    to this machine in the same seconds: latencies (p50) to a cache line's way from core to core,\n"
-       << "          bandwidths and rates to a memcpy of the same size.\n\n";
+       << "measures: half-rt = half of a round trip.  post-done = from post to completion.\n"
+       << "          one-way, both-ways = bandwidth.  rate = rate of small messages.\n"
+       << "ratio:    comparison with this host at the same time: latencies (p50) with\n"
+       << "          the time of a cache line from core to core, bandwidths and rates with\n"
+       << "          a memcpy of the same size.\n\n";
   table_.print_header(out_);
 }
 
@@ -146,10 +147,10 @@ void ResultReport::end(const programs::MachineBaseline& machine) {
   const auto cut = std::ranges::count_if(results_, &CellResult::cut_short);
   if (cut != 0) {
     out_ << "\n"
-         << cut << (cut == 1 ? " line" : " lines") << " ended before --duration: one line is at most "
+         << cut << (cut == 1 ? " line" : " lines") << " ended before --duration, because a line has at most "
          << Plan::kMaxLatencies << " latencies, or " << Plan::kMaxIterations << " other operations.\n";
   }
-  out_ << "\nthis machine, medians over the run:\n";
+  out_ << "\nthis host, medians over the run:\n";
   if (!machine.has_second_cpu()) {
     out_ << "  a cache line from core to core: not measured, because this process may use one CPU only\n";
   } else if (machine.cache_line_ns() > 0) {  // else no latencies were measured, so it is not needed

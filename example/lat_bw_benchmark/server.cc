@@ -58,7 +58,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
     const Status apart = programs::give_own_domain(hca, device_);
     auto workspace = apart.ok() ? Workspace::create(device_, *plan, hca.domain) : apart.error();
     if (!workspace) {
-      places_.leave(peer.address);
+      places_.remove(peer.address);
       return workspace.error();
     }
     const std::lock_guard lock(mutex_);
@@ -75,7 +75,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   Status post_connecting(const EndPoint& endpoint) override {
     if (Status ready = DeliveringHooks::post_connecting(endpoint); !ready) return ready;
     Job* const job = job_of(endpoint);
-    if (job == nullptr) return make_error(Errc::kWrongState, "no plan of " + endpoint.peer());
+    if (job == nullptr) return make_error(Errc::kWrongState, "the plan of " + endpoint.peer() + " is not known");
     places_.set_dismissal(*job->guest, [weak = WeakEndPoint(endpoint)](const Error& why) {
       if (const EndPoint held = weak.lock()) held.abort(why);
     });
@@ -85,7 +85,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_client(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -95,7 +95,7 @@ class BenchmarkServer final : public programs::DeliveringHooks {
     return job_ && job_->address == endpoint.peer_address() ? &*job_ : nullptr;
   }
   /// Frees the memory of the job. Then the next client can be served.
-  void job_done(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
+  void job_done(const EndPoint& endpoint) { remove_client(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Job& job, Status outcome) const {
     return places_.explained(*job.guest, std::move(outcome));
@@ -106,12 +106,12 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   programs::Arrivals arrivals;
 
  private:
-  void leave(const std::string& address) {
+  void remove_client(const std::string& address) {
     {
       const std::lock_guard lock(mutex_);
       if (job_ && job_->address == address) job_.reset();
     }
-    places_.leave(address);
+    places_.remove(address);
   }
 
   RDMADevice device_;
@@ -187,7 +187,7 @@ class Follower {
   }
   Status carry_out(const Order& order) {
     if (order.cell >= cells_.size())
-      return make_error(Errc::kBadMessage, "the client orders a cell that its plan has not");
+      return make_error(Errc::kBadMessage, "the client has ordered a measurement that its plan does not have");
     const EndPoint& endpoint = lane_.endpoint();
     const auto part = make_part(lane_, cells_[order.cell], order, nullptr);
     if (Status ready = part->prepare(); !ready.ok()) return ready;
@@ -262,8 +262,9 @@ Status run_server(const ServerOptions& options) {
     while (session.accept(Deadline::after({}))) {  // drains the list, which also contains served endpoints
     }
     Job* const job = hooks->job_of(endpoint);
-    Run run = job != nullptr ? serve(endpoint, *job, clock, one_cpu, options)
-                             : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint.peer())};
+    Run run = job != nullptr
+                  ? serve(endpoint, *job, clock, one_cpu, options)
+                  : Run{.outcome = make_error(Errc::kWrongState, "the plan of " + endpoint.peer() + " is not known")};
     if (job != nullptr) run.outcome = hooks->explained(*job, run.outcome);
     Status closed = endpoint.close();
     hooks->job_done(endpoint);
@@ -278,7 +279,7 @@ Status run_server(const ServerOptions& options) {
       report.failed(
           endpoint.peer(),
           run.outcome.message() +
-              (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
+              (options.connection.keep_serving ? "" : "; it had not begun a measurement; waiting for the next client"));
     }
   }
 }

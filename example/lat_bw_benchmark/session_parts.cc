@@ -27,12 +27,12 @@ Status check_limits(const RDMADevice& device, const Plan& plan) {
   const DeviceLimits& limits = device.limits();
   if (plan.sizes.back() > limits.max_message_bytes) {
     return make_error(Errc::kBeyondDeviceLimit, "a message of " + programs::size_text(plan.sizes.back()) +
-                                                    " bytes: the largest of " + device.to_text() + " is " +
-                                                    programs::size_text(limits.max_message_bytes));
+                                                    " bytes is too large: the limit of " + device.to_text() + " is " +
+                                                    programs::size_text(limits.max_message_bytes) + " bytes");
   }
   if (2 * static_cast<int>(plan.queue_depth) > limits.max_qp_wr) {
     return make_error(Errc::kBeyondDeviceLimit, "a queue depth of " + std::to_string(plan.queue_depth) +
-                                                    ": the deepest that fits " + device.to_text() + " is " +
+                                                    " is too large: the limit for " + device.to_text() + " is " +
                                                     std::to_string(limits.max_qp_wr / 2));
   }
   if (!limits.immediate_data && std::ranges::find(plan.ops, Op::kWriteImm) != plan.ops.end()) {
@@ -49,8 +49,8 @@ Status check_workspace(const EndPoint& endpoint, const Plan& plan) {
   const auto region = endpoint.remote_region(kWorkspace);
   if (region && region->length == Workspace::bytes_for(plan)) return {};
   return make_error(Errc::kIncompatiblePeer, endpoint.peer() +
-                                                 " has not published the memory that the plan needs; is it the "
-                                                 "same release of lat_bw_benchmark?");
+                                                 " has not published the memory that the plan needs; check "
+                                                 "that it is the same release of lat_bw_benchmark");
 }
 
 }  // namespace rdmacomm::benchmark

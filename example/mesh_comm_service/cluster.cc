@@ -17,7 +17,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors wri
 constexpr std::string_view kClusterFlags[] = {"--cluster", "-cluster"};
 
 Error bad_entry(std::string_view entry, const std::string& why) {
-  return make_error(Errc::kInvalidArgument, '"' + printable(entry, 200) + "\" is no node: " + why);
+  return make_error(Errc::kInvalidArgument, '"' + printable(entry, 200) + "\" is not a node: " + why);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -53,17 +53,17 @@ Result<HostText> parse_entry(std::string_view text) {
 /// Sets the missing ports, and checks the cluster.
 Result<Cluster> complete(const std::vector<HostText>& entries, std::uint16_t port) {
   if (entries.size() < kMinNodes || entries.size() > kMaxNodes) {
-    return make_error(Errc::kInvalidArgument,
-                      "there " + std::string(entries.size() == 1 ? "is 1 node" : "are ") +
-                          (entries.size() == 1 ? "" : std::to_string(entries.size()) + " nodes") + "; a mesh has " +
-                          std::to_string(kMinNodes) + " to " + std::to_string(kMaxNodes));
+    return make_error(Errc::kInvalidArgument, std::to_string(entries.size()) +
+                                                  (entries.size() == 1 ? " node" : " nodes") +
+                                                  " in the list; a mesh has " + std::to_string(kMinNodes) + " to " +
+                                                  std::to_string(kMaxNodes) + " nodes");
   }
   Cluster cluster;
   std::map<std::string, int> portless;
   std::set<std::string> seen;
   for (const HostText& entry : entries) {
     const int given = entry.port ? *entry.port : port + portless[entry.host]++;
-    if (given > 65535) return bad_entry(entry.host, "there is no port left for it");
+    if (given > 65535) return bad_entry(entry.host, "no port up to 65535 is left for it");
     const HostPort node{.host = entry.host, .port = static_cast<std::uint16_t>(given)};
     if (!seen.insert(node.to_text()).second) return bad_entry(node.to_text(), "it is in the list twice");
     cluster.push_back(node);
@@ -78,7 +78,8 @@ Result<int> count_of(const std::vector<std::string_view>& words) {
     if (words[i].empty()) continue;
     const bool slots = words[i].starts_with("slots=");
     const auto number = number_in(slots ? words[i].substr(6) : "", 1, static_cast<int>(kMaxNodes));
-    if (!number) return bad_entry(words[i], "behind a host there may be slots=N");
+    if (!number)
+      return bad_entry(words[i], "only slots=N, with N from 1 to " + std::to_string(kMaxNodes) + ", may follow a host");
     count = *number;
   }
   return count;
@@ -121,7 +122,7 @@ Result<Cluster> parse_host_file(std::string_view content, std::uint16_t port) {
     }
     entries.insert(entries.end(), static_cast<std::size_t>(*count), *entry);
   }
-  if (entries.empty()) return make_error(Errc::kInvalidArgument, "no nodes in it");
+  if (entries.empty()) return make_error(Errc::kInvalidArgument, "it contains no nodes");
   return complete(entries, port);
 }
 

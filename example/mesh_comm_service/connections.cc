@@ -17,10 +17,10 @@ constexpr std::chrono::seconds kSilentBeforeSuccessor{3};
 /// Each new or ended endpoint is an event for the node's own thread. While more events than this are unread, no
 /// endpoint is accepted.
 constexpr std::size_t kMaxUnread = 64;
-constexpr const char* kHasMuchToDo = "the node has not yet taken note of all that have come and gone";
+constexpr const char* kHasMuchToDo = "the node has not yet processed all nodes that have connected and disconnected";
 
 /// Returns the peer's introduction, if the peer belongs to this mesh.
-Result<Introduction> meet(const Introduction& self, std::span<const std::byte> private_data) {
+Result<Introduction> check_introduction(const Introduction& self, std::span<const std::byte> private_data) {
   auto peer = Introduction::decode(private_data);
   if (!peer) return peer.error();
   if (Status fits = self.check_fits(*peer); !fits.ok()) return fits.error();
@@ -121,12 +121,12 @@ class Connections::Client final : public LinkHooks {
     return {};
   }
   Status post_connecting(const EndPoint& endpoint) override {
-    const auto peer = meet(all_.parts_.self, endpoint.peer_private_data());
+    const auto peer = check_introduction(all_.parts_.self, endpoint.peer_private_data());
     if (!peer) return peer.error();
     if (peer->rank == static_cast<std::uint32_t>(rank_)) return all_.attach(endpoint, *link_);
     return make_error(Errc::kIncompatiblePeer, endpoint.peer() + " is node " + std::to_string(peer->rank) +
                                                    ", and node " + std::to_string(rank_) +
-                                                   " was expected: give all nodes the same list");
+                                                   " was expected: give the same list to all nodes");
   }
   void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
   void on_ended(const EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
@@ -196,7 +196,7 @@ void Connections::connect(int rank, const HostPort& to) {
   } catch (const std::system_error& error) {  // no more threads for this user
     parts_.events->put({.kind = NodeEvent::Kind::kNotReached,
                         .rank = rank,
-                        .status = make_error(error.code(), "cannot start a thread to connect")});
+                        .status = make_error(error.code(), "cannot start a thread that connects")});
   }
 }
 
@@ -256,7 +256,7 @@ void Connections::know_host(const std::string& address) {
 
 void Connections::handshake_is_over(const std::string& address) {
   const std::lock_guard lock(mutex_);
-  pending_.leave(address);
+  pending_.remove(address);
   place_may_be_free_.notify_all();
 }
 
@@ -310,7 +310,7 @@ LinkParts Connections::link_parts(int peer) const {
 
 /// Creates the link for the traffic of a node that asks for a connection.
 Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
-  const auto peer = meet(parts_.self, info.private_data);
+  const auto peer = check_introduction(parts_.self, info.private_data);
   if (!peer) return peer.error();
   if (!open_.load(std::memory_order_relaxed)) {
     return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
@@ -341,7 +341,7 @@ Status Connections::take_place(int rank, const std::string& address) {
       auto entered = pending_.enter(rank, address, now);
       const bool goes_on = !entered && now < wait_until && open_.load(std::memory_order_relaxed);
       if (!goes_on || !pending_.waits(rank, address)) {
-        if (!entered) pending_.leave(address);
+        if (!entered) pending_.remove(address);
         place_may_be_free_.notify_all();  // waiting handshakes may move up
         return entered;
       }
@@ -350,7 +350,7 @@ Status Connections::take_place(int rank, const std::string& address) {
   }();
   if (replaced && *replaced) {
     server_->end_handshake(**replaced, make_error(Errc::kServerBusy, "another handshake of node " +
-                                                                         std::to_string(rank) + " took its place"));
+                                                                         std::to_string(rank) + " replaced this one"));
   }
   return replaced.status();
 }
@@ -368,8 +368,8 @@ Status Connections::check_free(const Introduction& candidate, const std::string&
     return known ? endpoint.check_alive(kSilentBeforeSuccessor) : endpoint.alive();
   };
   const auto refuse = [&](Errc code, const EndPoint& present) {
-    return make_error(code, "node " + std::to_string(rank) + " is there already: " + present.peer() +
-                                "; each node is one process, and has a --rank of its own");
+    return make_error(code, "node " + std::to_string(rank) + " is already connected: " + present.peer() +
+                                "; each node must be one process with its own --rank");
   };
   const EndPoint certain = reached(rank);
   const bool is_certain = certain && lives(certain);

@@ -114,10 +114,10 @@ void Inbound::check(std::uint64_t message, std::uint32_t bytes, std::optional<st
 std::string Inbound::difference_of(std::uint64_t message, std::uint32_t bytes,
                                    std::optional<std::uint32_t> immediate) const {
   const std::uint32_t due = length_of(parts_.terms, message);
-  if (bytes != due) return std::to_string(bytes) + " bytes where " + std::to_string(due) + " were due";
+  if (bytes != due) return std::to_string(bytes) + " bytes, but " + std::to_string(due) + " were expected";
   if (parts_.terms.op == Operation::kWriteImm && immediate != immediate_of(message)) {
-    return (immediate ? "the immediate value " + std::to_string(*immediate) : "no immediate value") + " where " +
-           std::to_string(immediate_of(message)) + " was due";
+    return (immediate ? "the immediate value " + std::to_string(*immediate) : "no immediate value") + ", but " +
+           std::to_string(immediate_of(message)) + " was expected";
   }
   const auto arrived = payload_.at(static_cast<std::size_t>(message % parts_.terms.depth)).first(bytes).bytes();
   const std::uint64_t seed = message_seed(parts_.peer, parts_.self, message);

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMaxCount = static_cast<int>(kMaxNodes);
 
 Error bad(const std::string& what, const std::string& value) {
-  return make_error(Errc::kInvalidArgument, what + " is \"" + printable(value, 200) + "\", which was not expected");
+  return make_error(Errc::kInvalidArgument, what + " has an invalid value: \"" + printable(value, 200) + '"');
 }
 
 std::optional<int> to_number(std::string_view text) {
@@ -135,9 +135,10 @@ Result<std::vector<std::string>> slurm_hosts(const Environment& environment) {
   if (counts->size() != hosts->size()) return bad("Slurm's number of tasks per node", tasks != nullptr ? tasks : "");
   const std::string distribution = text_of(environment, "SLURM_DISTRIBUTION");
   if (!ranks_follow_hosts(distribution, *counts)) {
-    return make_error(Errc::kInvalidArgument, "SLURM_DISTRIBUTION is \"" + printable(distribution, 64) +
-                                                  "\", and ranks do not follow the list of hosts by that; use srun "
-                                                  "--distribution=block, or say the nodes by --cluster or --hostfile");
+    return make_error(Errc::kInvalidArgument,
+                      "SLURM_DISTRIBUTION is \"" + printable(distribution, 64) +
+                          "\", so the ranks do not follow the list of hosts; use srun "
+                          "--distribution=block, or give the nodes with --cluster or --hostfile");
   }
   std::vector<std::string> all;
   for (std::size_t i = 0; i < hosts->size(); ++i)
@@ -166,9 +167,9 @@ Result<Cluster> find_hosts(const Environment& environment, const Job& job, std::
   auto hosts = job.all_here ? std::vector<std::string>(size, "127.0.0.1") : slurm_hosts(environment);
   if (!hosts) return hosts.error();
   if (hosts->size() != size) {
-    return make_error(Errc::kInvalidArgument, job.launcher + " does not say on which hosts its " +
+    return make_error(Errc::kInvalidArgument, job.launcher + " does not tell on which hosts its " +
                                                   std::to_string(job.size) +
-                                                  " processes are; say it by --cluster or --hostfile");
+                                                  " processes are; give the nodes with --cluster or --hostfile");
   }
   std::string list;
   for (const std::string& host : *hosts) list += (list.empty() ? "" : ",") + host;

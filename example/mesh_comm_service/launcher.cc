@@ -41,14 +41,15 @@ struct Pipe {
 
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return system_error("make a pipe to a node's process");
+  if (pipe(ends.data()) != 0) return system_error("create a pipe to the process of a node");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 /// A pipe whose writer gets no signal when the reader has ended: see send_all.
 Result<Pipe> make_socket_pipe() {
   std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return system_error("make a socket to a node's process");
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0)
+    return system_error("create a socket to the process of a node");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -254,8 +255,8 @@ class LocalRun {
   void reap() {
     for (Child& child : children_) {
       int status = 0;
-      const bool talks = child.out.open() || child.err.open() || child.summary.open();
-      if (child.status || talks) continue;
+      const bool has_open_output = child.out.open() || child.err.open() || child.summary.open();
+      if (child.status || has_open_output) continue;
       const pid_t ended = waitpid(child.pid, &status, WNOHANG);
       if (ended == child.pid) child.status = status;
       // It has ended, but its status was not kept, so it does not count as success.

@@ -37,7 +37,8 @@ Result<Mail> Mail::decode(std::span<const std::byte> bytes) {
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
   const auto kind = reader.get<std::uint16_t>();
-  if (!reader.ok() || magic != kMailMagic || version != kMailVersion) return bad_mail("is none of this release");
+  if (!reader.ok() || magic != kMailMagic || version != kMailVersion)
+    return bad_mail("is not a message of this release");
   if (kind < 1 || kind > static_cast<std::uint16_t>(MailKind::kStop))
     return bad_mail("has the unknown kind " + std::to_string(kind));
   Mail mail;

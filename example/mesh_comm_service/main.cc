@@ -32,22 +32,27 @@
 #include "support/sizes.h"
 #include "support/standard_output.h"
 
-DEFINE_string(cluster, "", "the nodes, in the order of their ranks; also as separate words: --cluster h1 h2 h3");
-DEFINE_string(hostfile, "", "the same from a file: one node a line; \"h1 slots=2\" stands for two");
-DEFINE_int32(rank, -1, "which of them this one is, from 0; without it: the one that has an address of this machine's");
-DEFINE_int32(local, 0, "that many nodes as processes of this machine, instead of --cluster");
-DEFINE_string(op, "write", "what each node does to each other: send, write, write_imm or read");
-DEFINE_string(size, "4K", "bytes of each message; K, M and G are powers of 1024");
-DEFINE_double(duration, 2, "seconds of traffic; not with --total");
-DEFINE_string(total, "", "bytes from each node to each other, exactly; the last message may be shorter");
-DEFINE_int32(queue_depth, 0, "messages on the way to a node at a time; 0: as many as are about 1 MiB, 2 to 64");
-DEFINE_bool(verify, false, "fill each message differently and compare all bytes that arrive; slows everything down");
+DEFINE_string(cluster, "", "the nodes, in the order of their ranks; --cluster h1 h2 h3 is possible, too");
+DEFINE_string(hostfile, "", "file with the list of nodes, one node per line; \"h1 slots=2\" means two nodes on h1");
+DEFINE_int32(rank, -1,
+             "rank of this node, from 0. Without it: the rank of the only node in the list that has an address of this "
+             "host");
+DEFINE_int32(local, 0, "2 to 1024: run N nodes as processes of this host, instead of --cluster");
+DEFINE_string(op, "write", "operation that each node uses with each other node: send, write, write_imm or read");
+DEFINE_string(size, "4K", "1 to 1G: bytes of each message; K, M and G are powers of 1024");
+DEFINE_double(duration, 2, "more than 0, up to 86400: seconds of traffic; not with --total");
+DEFINE_string(total, "", "exact number of bytes from each node to each other node; the last message may be shorter");
+DEFINE_int32(queue_depth, 0,
+             "1 to 4096: number of outstanding messages to each node. 0: about 1 MiB, between 2 and 64 messages");
+DEFINE_bool(verify, false,
+            "fill each message with different data, and compare all bytes that arrive; this makes the traffic slower");
 DEFINE_string(
     on_failure, "stop",
-    "what a node does when another one is lost. stop: it names it and ends with exit status 1; continue: it names "
-    "it and goes on with the rest, and with that node again, should it come back");
-DEFINE_string(json, "", "the node that collects the figures writes them to this file");
-DEFINE_string(heatmap, "", "and the matrix, as a picture, to this one: HTML where it ends in .html, else SVG");
+    "what a node does if another node is lost. stop: it prints which node is lost, and ends with exit status 1; "
+    "continue: it prints which node is lost, and continues with the other nodes, and with the lost node if it comes "
+    "back");
+DEFINE_string(json, "", "file for all results; the node that collects them writes it");
+DEFINE_string(heatmap, "", "file for a picture of the matrix: HTML if its name ends in .html or .htm, otherwise SVG");
 DECLARE_int32(port);
 DECLARE_string(polling);
 DECLARE_string(threads);
@@ -63,26 +68,29 @@ programs::Help help() {
   programs::Help help{
       .usage =
           "mesh_comm_service --local=N [OPTION...]\n"
-          "       mesh_comm_service --cluster=HOST[:PORT],HOST[:PORT],... [--rank=N] [OPTION...]     on each of them\n"
-          "       mesh_comm_service --hostfile=FILE [--rank=N] [OPTION...]                           on each of them\n"
-          "       srun mesh_comm_service [OPTION...]         mpirun mesh_comm_service [OPTION...]",
+          "       mesh_comm_service --cluster=HOST[:PORT],... [--rank=N] [OPTION...]\n"
+          "       mesh_comm_service --hostfile=FILE [--rank=N] [OPTION...]\n"
+          "       srun mesh_comm_service [OPTION...]\n"
+          "       mpirun mesh_comm_service [OPTION...]",
       .purpose =
-          "Connects N nodes, each with each other in both directions, and has each of them send to all others at once\n"
-          "for some seconds, or an exact number of bytes. Each node prints what it saw; the one with the lowest rank\n"
-          "prints the N x N matrix of rates. All nodes have to be started with the same options; those that start\n"
-          "early wait for the others (--connect-timeout). Slurm and mpirun say by their environment which node is "
-          "which.",
+          "Connects N nodes, each with each other node in both directions. Then each node sends to all other nodes at "
+          "the same time, for some seconds or until an exact number of bytes is sent. Each node prints its own "
+          "results; "
+          "the node with the lowest rank also prints the N x N matrix of rates.\n"
+          "With --cluster or --hostfile, start the program on every node, with the same options. Nodes that start "
+          "early "
+          "wait for the others (--connect-timeout). Under srun and mpirun, a node finds its rank in the environment.",
       .groups =
-          {{"The nodes",
+          {{"Nodes",
             {{"local", "N"},
              {"cluster", "LIST"},
              {"hostfile", "FILE"},
              {"rank", "N"},
-             {"port", "N", "1 to 65535: TCP port of nodes that are listed without one; not looked at with --local"},
+             {"port", "N", "1 to 65535: TCP port of each node that is listed without a port; not used with --local"},
              {"listen", "ADDRESS",
-              "the address at which this node listens; without it: the one in the list, and where that is a name: "
-              "every one of this machine. Nobody is asked for a password"}}},
-           {"The traffic",
+              "address at which this node listens. Without it: the address in the list; every address of this host if "
+              "the list has a name. Nodes need no password"}}},
+           {"Traffic",
             {{"op", "OP"},
              {"size", "BYTES"},
              {"duration", "SECONDS"},
@@ -90,22 +98,22 @@ programs::Help help() {
              {"queue_depth", "N"},
              {"verify", ""}}},
            programs::mode_help(programs::OwnThread::kNever),
-           {"What is written", {{"json", "FILE"}, {"heatmap", "FILE"}}},
-           {"Nodes that are late, die or hang",
+           {"Files", {{"json", "FILE"}, {"heatmap", "FILE"}}},
+           {"Nodes that start late, end or do not answer",
             {{"on_failure", "stop|continue"},
              {"connect_timeout", "SECONDS",
-              "seconds to look up the nodes' names; then, to go on trying to reach another node, and to wait for its "
-              "answers"},
+              "number of seconds to look up the names of the nodes; also the number of seconds for which a node tries "
+              "to connect to another node, and for which it waits for each answer"},
              {"silent_peer_after", "SECONDS"},
              {"connector", "KIND"}}}},
       .closing =
-          "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not. With\n"
-          "--on-failure=continue the loss of other nodes is no failure, as long as one is left; with --local a "
-          "process\n"
-          "that was killed is one.\n\n"
+          "Exit status: 0 on success; 1 on failure, with one line on standard error that gives the reason. With "
+          "--on-failure=continue the loss of other nodes is not a failure, unless no other node is left. With --local, "
+          "a "
+          "killed process is a failure.\n\n"
           "Examples:\n"
           "  mesh_comm_service --local=8 --verify --total=64M\n"
-          "  mesh_comm_service --cluster=node1,node2,node3 --op=read --size=1M --duration=10 --heatmap=mesh.svg\n"
+          "  mesh_comm_service --cluster=node1,node2,node3 --op=read --heatmap=mesh.svg\n"
           "  srun --nodes=16 mesh_comm_service --json=mesh.json",
   };
   auto connection = programs::connection_help();
@@ -143,7 +151,8 @@ Result<Terms> read_terms() {
   if (!FLAGS_total.empty()) {
     const auto total = programs::parse_size(FLAGS_total);
     if (!total) return bad_flag("total", total.error().context);
-    if (given("duration")) return bad_flag("total", "says how much, --duration how long: give one of them");
+    if (given("duration"))
+      return bad_flag("total", "sets the amount of traffic, and --duration its time: give only one of them");
     terms.total = *total;
   } else if (FLAGS_duration > 0 && FLAGS_duration <= kMaxSeconds) {
     terms.duration_us = static_cast<std::uint64_t>(std::ceil(FLAGS_duration * 1e6));
@@ -151,7 +160,9 @@ Result<Terms> read_terms() {
     return bad_flag("duration=" + programs::number_given(FLAGS_duration),
                     "possible are more than 0, and up to 86400 seconds");
   }
-  if (FLAGS_queue_depth < 0) return bad_flag("queue-depth=" + std::to_string(FLAGS_queue_depth), "at least 1, or 0");
+  if (FLAGS_queue_depth < 0)
+    return bad_flag("queue-depth=" + std::to_string(FLAGS_queue_depth),
+                    "possible are 0 to " + std::to_string(Terms::kMaxDepth));
   if (Status valid = terms.validate(); !valid.ok()) return valid.error();
   return terms;
 }
@@ -163,7 +174,7 @@ Result<OnFailure> read_on_failure() {
 }
 
 Result<Options> read_options() {
-  if (!FLAGS_role.empty()) return bad_flag("role", "each node of a mesh is server and client; leave it out");
+  if (!FLAGS_role.empty()) return bad_flag("role", "each node of a mesh is both server and client; remove this option");
   const auto terms = read_terms();
   if (!terms) return terms.error();
   auto connection = programs::read_connection_flags();
@@ -173,7 +184,7 @@ Result<Options> read_options() {
   const auto on_failure = read_on_failure();
   if (!on_failure) return on_failure.error();
   if (!FLAGS_json.empty() && FLAGS_json == FLAGS_heatmap) {
-    return bad_flag("heatmap", "--json has the same file");
+    return bad_flag("heatmap", "--json names the same file; choose another file for one of them");
   }
   for (const std::string& path : {FLAGS_json, FLAGS_heatmap}) {
     if (path.empty()) continue;
@@ -218,7 +229,7 @@ Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
   const std::string content = std::move(*read);
   if (content.size() > kMaxHostFileBytes) {
     return bad_flag("hostfile", FLAGS_hostfile + " is longer than " + programs::size_text(kMaxHostFileBytes) +
-                                    ": it is no list of hosts");
+                                    ": it is not a list of hosts");
   }
   auto cluster = parse_host_file(content, port);
   if (!cluster) return bad_flag("hostfile", FLAGS_hostfile + ": " + cluster.error().context);
@@ -239,14 +250,14 @@ Result<Place> find_place(std::uint16_t port, HostBook& book) {
     if (!hosts) return hosts.error();
     place.cluster = std::move(*hosts);
   } else {
-    return make_error(
-        Errc::kInvalidArgument,
-        "no nodes: give --local=N, --cluster=HOST,HOST,... or --hostfile=FILE, or start it by srun or mpirun");
+    return make_error(Errc::kInvalidArgument,
+                      "no nodes are given: use --local=N, --cluster=HOST,HOST,... or --hostfile=FILE, or start it with "
+                      "srun or mpirun");
   }
   const auto nodes = static_cast<int>(place.cluster.size());
   if (given("rank")) {
     if (FLAGS_rank < 0 || FLAGS_rank >= nodes) {
-      return bad_flag("rank=" + std::to_string(FLAGS_rank), "there are nodes 0 to " + std::to_string(nodes - 1));
+      return bad_flag("rank=" + std::to_string(FLAGS_rank), "possible are 0 to " + std::to_string(nodes - 1));
     }
     place.rank = FLAGS_rank;
   } else if (*job && (*job)->size == nodes) {
@@ -278,8 +289,8 @@ Status check_memory(const Terms& terms, int nodes, int here) {
                     "--size=" + programs::size_text(terms.size) + ", --queue-depth=" + std::to_string(terms.depth) +
                         (here > 1 ? ": " + std::to_string(here) + " nodes need " : ": a node needs ") +
                         programs::gib_text(needed) + " for messages with " + std::to_string(nodes - 1) +
-                        " others each, and this machine has " + programs::gib_text(*available) +
-                        " available; choose smaller ones, or fewer nodes");
+                        " other nodes each, and this host has " + programs::gib_text(*available) +
+                        " available; choose smaller messages, or fewer nodes");
 }
 
 /// The same for file descriptors, for a process that is one of the nodes or starts them. The numbers were counted on
@@ -292,7 +303,7 @@ Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
   if (allowed.ok()) return {};
   return make_error(allowed.code(), std::to_string(nodes) + " nodes: " + allowed.error().context +
                                         "; or choose fewer nodes" +
-                                        (each_its_own ? ", or --threads=shared-cq, which takes fewer" : ""));
+                                        (each_its_own ? ", or --threads=shared-cq, which needs fewer" : ""));
 }
 
 /// Runs one node in this process. Returns its exit status.
@@ -333,10 +344,11 @@ int run() {
   if (!options) return programs::exit_status(options.error());
   if (given("local")) {
     if (!FLAGS_cluster.empty() || !FLAGS_hostfile.empty() || given("rank")) {
-      return programs::exit_status(bad_flag("local", "makes all nodes; leave out --cluster, --hostfile and --rank"));
+      return programs::exit_status(bad_flag("local", "starts all nodes; remove --cluster, --hostfile and --rank"));
     }
     if (!programs::listen_address().empty()) {
-      return programs::exit_status(bad_flag("listen", "with --local all nodes listen at 127.0.0.1; leave it out"));
+      return programs::exit_status(
+          bad_flag("listen", "with --local all nodes listen at 127.0.0.1; remove this option"));
     }
     if (FLAGS_local < static_cast<int>(kMinNodes) || FLAGS_local > static_cast<int>(kMaxNodes)) {
       return programs::exit_status(bad_flag("local=" + std::to_string(FLAGS_local), "possible are 2 to 1024"));

@@ -102,7 +102,7 @@ void Node::finish_connecting() {
   look_for_the_right_ones();
   const bool late = connected_by_.passed();
   for (Peer& peer : peers_) {
-    if (late && peer.state == Peer::State::kAwaited && !peer.gives_signs_of_life())
+    if (late && peer.state == Peer::State::kAwaited && !peer.has_live_endpoint())
       lose(peer, "has not connected to this node in time");
   }
   if (phase_ == Phase::kOver ||
@@ -166,7 +166,7 @@ void Node::settle(Peer& peer) {
   if (!life.finished || life.told_checked) return;
   if (!life.inbound->has_all()) {
     if (!life.arrives_by.passed()) return;
-    return fail(make_error(Errc::kTimeout, "node " + std::to_string(peer.rank) + " says that it has sent " +
+    return fail(make_error(Errc::kTimeout, "node " + std::to_string(peer.rank) + " reports that it has sent " +
                                                std::to_string(life.finished->messages) + " messages; " +
                                                std::to_string(life.inbound->tally().messages) + " have arrived"));
   }

@@ -92,7 +92,7 @@ class Node {
   void not_reached(Peer& peer, const NodeEvent& event);
   void look_for_the_right_ones();
   void look_if_here(Peer& peer);
-  void leave_mailbox(Peer& peer);
+  void close_mailbox(Peer& peer);
   void endpoint_ended(Peer& peer, const NodeEvent& event);
   void forget_unproven(Peer& peer, const std::string& why);
   void link_in_trouble(Peer& peer, const NodeEvent& event);

@@ -61,7 +61,7 @@ void Node::stop_asked(const Mail& mail) {
   }
   if (static_cast<int>(mail.rank) != options_.rank) return;  // of a node that does not exist
   // The other nodes consider this one lost.
-  fail(make_error(Errc::kPeerLost, "the other nodes have lost this one, and stop: " + mail.text));
+  fail(make_error(Errc::kPeerLost, "the other nodes have lost this node, and stop: " + mail.text));
 }
 
 void Node::send(Peer& peer, const Mail& mail) {

@@ -27,7 +27,7 @@ bool is_misfit(const std::error_code& code) {
 
 /// The reason for an end, as text.
 std::string reason(const Status& status) {
-  return status.ok() ? "it has left" : status.error().context;
+  return status.ok() ? "it has disconnected" : status.error().context;
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ void Node::welcome(Peer& peer, NodeEvent& event) {
   if (phase_ == Phase::kClosing) return event.endpoint.stop();  // it connected just before connections were refused
   if (is_second(peer, event.endpoint)) return event.endpoint.stop();
   if (!introduce(peer, event.endpoint)) return;
-  leave_mailbox(peer);
+  close_mailbox(peer);
   peer.now.from = std::move(event.endpoint);
   peer.now.inbound = std::static_pointer_cast<Inbound>(event.link);
   const Status added = descriptors_->add(peer.now.from.messages_fd(), EPOLLIN | EPOLLET,
@@ -134,14 +134,14 @@ void Node::not_reached(Peer& peer, const NodeEvent& event) {
   peer.connecting = false;
   if (peer.is_gone()) return;
   // The node is here, but was too busy.
-  if (event.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
+  if (event.status.code() == Errc::kTimeout && peer.has_live_endpoint()) return connect_to(peer);
   const std::string why = "cannot connect to it: " + reason(event.status);
   // If this node has reached no other node either, the mistake is probably its own.
   const bool reached_another =
       std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to.alive(); });
   const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
   if (!in_time || !reached_another || !is_misfit(event.status.code())) return lose(peer, why);
-  if (!peer.try_again) say(name_of(peer) + " is awaited: " + why);
+  if (!peer.try_again) say(name_of(peer) + " is still awaited: " + why);
   peer.try_again = Deadline::after(kTryAgainAfter);
 }
 
@@ -159,7 +159,7 @@ void Node::look_if_here(Peer& peer) {
   if (phase_ == Phase::kRunning) begin_traffic_to(peer);
 }
 
-void Node::leave_mailbox(Peer& peer) {
+void Node::close_mailbox(Peer& peer) {
   if (!peer.now.from) return;
   descriptors_->remove(peer.now.from.messages_fd());
   peer.now.from.stop();
@@ -233,15 +233,15 @@ void Node::check_anybody_left() {
     if (!peer.is_gone()) return;
   }
   fail(make_error(Errc::kPeerLost,
-                  "none of the other nodes is left; where all went at once, it was this one that was "
-                  "frozen, or cut off"));
+                  "no other node is left; if all of them were lost at the same time, probably this node was "
+                  "stopped for a while, or its network connection was interrupted"));
 }
 
 /// Keeps the node's figures, and the errors in its messages, because it cannot report them any more.
 void Node::end_life(Peer& peer) {
   Peer::Life& life = peer.now;
   if (phase_ != Phase::kClosing && phase_ != Phase::kOver) keep_figures(peer);
-  leave_mailbox(peer);
+  close_mailbox(peer);
   if (life.to) life.to.stop();
   life = {};
 }

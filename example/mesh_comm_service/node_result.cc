@@ -116,7 +116,7 @@ Result<NodeResult> NodeResult::decode(WireReader& reader) {
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) result.peers.push_back(decode_peer(reader));
   const bool in_range = result.rank < kMaxNodes &&
                         std::ranges::all_of(result.peers, [](const PeerResult& peer) { return peer.rank < kMaxNodes; });
-  if (!reader.ok() || !in_range) return make_error(Errc::kBadMessage, "figures of a node that are none");
+  if (!reader.ok() || !in_range) return make_error(Errc::kBadMessage, "the results of a node cannot be decoded");
   return result;
 }
 

@@ -43,13 +43,13 @@ Result<int> find_rank(const Cluster& cluster, HostBook& hosts) {
   if (found.empty() && unknown) return *unknown;
   if (found.empty()) {
     return make_error(Errc::kInvalidArgument,
-                      "none of the nodes has an address of this machine's; say by --rank=N which one this is, or start "
-                      "it on one of them");
+                      "none of the nodes has an address of this host; give its rank with --rank=N, or start it on one "
+                      "of the nodes");
   }
   return make_error(Errc::kInvalidArgument, "nodes " + std::to_string(found[0]) + " (" + cluster[found[0]].to_text() +
                                                 ") and " + std::to_string(found[1]) + " (" +
                                                 cluster[found[1]].to_text() +
-                                                ") are both this machine; say by --rank=N which one this is");
+                                                ") are both on this host; give the rank of this node with --rank=N");
 }
 
 bool listens_everywhere(const Cluster& cluster, int rank, HostBook& hosts) {

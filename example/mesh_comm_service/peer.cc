@@ -15,7 +15,7 @@ Status differ(const std::string& what) {
 Status check_messages(const std::string& way, const Tally& arrived) {
   if (arrived.corrupt == 0) return {};
   return differ(std::to_string(arrived.corrupt) + " of " + std::to_string(arrived.messages) + " messages from " + way +
-                " are not what was sent: " + arrived.difference);
+                " differ from the sent ones: " + arrived.difference);
 }
 
 }  // namespace
@@ -39,16 +39,16 @@ Status check_traffic(int self, const Peer& peer) {
   if (sent.corrupt != 0) {
     return differ(std::to_string(sent.corrupt) + " of " + std::to_string(sent.messages) + " READs by node " +
                   std::to_string(self) + " of node " + std::to_string(peer.rank) +
-                  " are not what is there: " + sent.difference);
+                  " do not return the data of that node: " + sent.difference);
   }
   if (!peer.now.checked) return {};
   const Tally& there = *peer.now.checked;
   if (Status right = check_messages(names(self, peer.rank), there); !right.ok()) return right;
   const bool counted = peer.now.outbound->terms().is_counted();
   if (!counted || (there.messages == sent.messages && there.bytes == sent.bytes)) return {};
-  return differ("from " + names(self, peer.rank) + " went " + std::to_string(sent.bytes) + " bytes in " +
-                std::to_string(sent.messages) + " messages, and " + std::to_string(there.bytes) + " in " +
-                std::to_string(there.messages) + " arrived");
+  return differ(std::to_string(sent.bytes) + " bytes in " + std::to_string(sent.messages) +
+                " messages were sent from " + names(self, peer.rank) + ", and " + std::to_string(there.bytes) +
+                " bytes in " + std::to_string(there.messages) + " messages arrived");
 }
 
 PeerResult figures_of(const Peer& peer) {

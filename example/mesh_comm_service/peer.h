@@ -62,9 +62,7 @@ struct Peer {
   [[nodiscard]] bool is_gone() const noexcept { return state == State::kLost || state == State::kLeft; }
   /// Whether one of its endpoints is established and not silent for too long. The node may be busy with others that do
   /// not answer.
-  [[nodiscard]] bool gives_signs_of_life() const {
-    return (now.to && now.to.alive()) || (now.from && now.from.alive());
-  }
+  [[nodiscard]] bool has_live_endpoint() const { return (now.to && now.to.alive()) || (now.from && now.from.alive()); }
   [[nodiscard]] bool is_linked() const noexcept { return now.to && now.from; }
 };
 

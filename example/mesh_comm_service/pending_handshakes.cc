@@ -72,7 +72,7 @@ PendingHandshakes::Clock::time_point PendingHandshakes::next_look(int rank) cons
   return found->second.places.front().since + kPatience;
 }
 
-void PendingHandshakes::leave(const std::string& address) {
+void PendingHandshakes::remove(const std::string& address) {
   for (auto& [rank, of_rank] : by_rank_) {
     std::erase_if(of_rank.places, [&](const Handshake& each) { return each.address == address; });
     std::erase(of_rank.waiting, address);

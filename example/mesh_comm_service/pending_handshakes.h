@@ -55,7 +55,7 @@ class PendingHandshakes {
   /// The time when a handshake of node `rank` may have to give up its place, if none ends earlier.
   [[nodiscard]] Clock::time_point next_look(int rank) const;
   /// A handshake has ended, its endpoint is established, or it stops waiting. No effect on others.
-  void leave(const std::string& address);
+  void remove(const std::string& address);
 
  private:
   using Host = std::array<std::uint8_t, 16>;

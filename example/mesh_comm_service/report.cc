@@ -238,16 +238,16 @@ std::string mesh_report(const ReportHead& head, const std::vector<NodeResult>& r
       << number_text(sums.per_ns(sums.bytes)) << " GB/s, " << number_text(sums.per_ns(sums.messages) * 1e3)
       << " Mops/s\n"
       << "latency (us) p50 " << latency[0] << ", p99 " << latency[1] << ", p99.9 " << latency[2] << ", max "
-      << latency[3] << "; CPU " << number_text(sums.cpu_ns_per_message()) << " ns a message\n"
+      << latency[3] << "; CPU " << number_text(sums.cpu_ns_per_message()) << " ns per message\n"
       << "fairness of the least fair node " << number_text(fairness_of(results)) << "; " << sums.connections
-      << " connections, all there after " << number_text(static_cast<double>(sums.setup_us) / 1e3) << " ms\n";
+      << " connections, established within " << number_text(static_cast<double>(sums.setup_us) / 1e3) << " ms\n";
   if (head.terms.verify) {
-    const std::uint64_t looked_at = head.terms.is_counted() ? sums.counted_messages : sums.messages;
-    out << "verified: " << looked_at << " messages, " << sums.corrupt << " of them not what was sent\n";
+    const std::uint64_t checked = head.terms.is_counted() ? sums.counted_messages : sums.messages;
+    out << "verified: " << checked << " messages, " << sums.corrupt << " of them differ from the sent ones\n";
   }
   const std::vector<int> missing = missing_ranks(results, head.nodes);
   if (!missing.empty()) {
-    out << "no figures of node";
+    out << "no results of node";
     for (const int rank : missing) out << ' ' << rank;
     out << '\n';
   }

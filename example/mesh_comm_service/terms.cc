@@ -53,7 +53,7 @@ Status Terms::validate() const {
     return out_of_range("--queue-depth=" + std::to_string(depth), "1 to " + std::to_string(kMaxDepth));
   }
   if ((total == 0) == (duration_us == 0)) {
-    return make_error(Errc::kInvalidArgument, "either --total or --duration says how long the run is, not both");
+    return make_error(Errc::kInvalidArgument, "give either --total or --duration, not both");
   }
   return {};
 }
@@ -61,8 +61,7 @@ Status Terms::validate() const {
 Status Terms::check(const RDMADevice& device) const {
   const DeviceLimits& limits = device.limits();
   if (op == Operation::kWriteImm && !limits.immediate_data) {
-    return make_error(Errc::kNotSupported,
-                      device.to_text() + " has no immediate data; --op=write and --op=send it has");
+    return make_error(Errc::kNotSupported, device.to_text() + " has no immediate data; use --op=write or --op=send");
   }
   if (size > limits.max_message_bytes) {
     return make_error(Errc::kBeyondDeviceLimit, "--size=" + programs::size_text(size) + ": the largest message of " +
@@ -70,7 +69,7 @@ Status Terms::check(const RDMADevice& device) const {
                                                     programs::size_text(limits.max_message_bytes));
   }
   if (queue_depth() > limits.max_qp_wr) {
-    return make_error(Errc::kBeyondDeviceLimit, "--queue-depth=" + std::to_string(depth) + ": the deepest that fits " +
+    return make_error(Errc::kBeyondDeviceLimit, "--queue-depth=" + std::to_string(depth) + ": the limit for " +
                                                     device.to_text() + " is " +
                                                     std::to_string(limits.max_qp_wr - static_cast<int>(kNotes)));
   }
@@ -123,10 +122,11 @@ Result<Introduction> Introduction::decode(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
-  if (!reader.ok() || magic != kMagic) return make_error(Errc::kBadMessage, "the other side is no mesh_comm_service");
+  if (!reader.ok() || magic != kMagic)
+    return make_error(Errc::kBadMessage, "the introduction is not from mesh_comm_service: check host and port");
   if (version != kVersion) {
-    return make_error(Errc::kVersionMismatch, "the other mesh_comm_service speaks version " + std::to_string(version) +
-                                                  ", this one version " + std::to_string(kVersion) +
+    return make_error(Errc::kVersionMismatch, "the peer's mesh_comm_service uses version " + std::to_string(version) +
+                                                  " of the protocol, this program version " + std::to_string(kVersion) +
                                                   "; use the same release on all nodes");
   }
   Introduction introduction;
@@ -138,25 +138,26 @@ Result<Introduction> Introduction::decode(std::span<const std::byte> bytes) {
   introduction.terms = *terms;
   introduction.running = reader.get<std::uint8_t>() != 0;
   introduction.remaining_us = reader.get<std::uint64_t>();
-  if (!reader.ok() || reader.remaining() > 0) return make_error(Errc::kBadMessage, "an introduction of another length");
+  if (!reader.ok() || reader.remaining() > 0)
+    return make_error(Errc::kBadMessage, "the introduction of a node has a wrong length");
   if (introduction.nodes > kMaxNodes || introduction.rank >= introduction.nodes) {
-    return make_error(Errc::kBadMessage, "an introduction as node " + std::to_string(introduction.rank) + " of " +
-                                             std::to_string(introduction.nodes));
+    return make_error(Errc::kBadMessage, "a node introduces itself as node " + std::to_string(introduction.rank) +
+                                             " of " + std::to_string(introduction.nodes) + " nodes");
   }
   return introduction;
 }
 
 Status Introduction::check_fits(const Introduction& other) const {
   const auto refuse = [&](const std::string& mine, const std::string& theirs) {
-    return make_error(Errc::kIncompatiblePeer, "this one, node " + std::to_string(rank) + ", has " + mine +
-                                                   ", the other one, node " + std::to_string(other.rank) + ", has " +
-                                                   theirs + ": start all nodes with the same");
+    return make_error(Errc::kIncompatiblePeer, "node " + std::to_string(rank) + " has " + mine + ", but node " +
+                                                   std::to_string(other.rank) + " has " + theirs +
+                                                   ": start all nodes with the same options");
   };
   if (nodes != other.nodes) return refuse(std::to_string(nodes) + " nodes", std::to_string(other.nodes));
   if (!(terms == other.terms)) return refuse(terms.to_text(), other.terms.to_text());
   if (rank == other.rank) {
     return make_error(Errc::kIncompatiblePeer,
-                      "both sides are node " + std::to_string(rank) + ": give each another --rank");
+                      "both peers are node " + std::to_string(rank) + ": give each its own --rank");
   }
   return {};
 }

@@ -88,7 +88,7 @@ class ClientGame {
       const bool atomic = verb.step == Step::kFetchAdd || verb.step == Step::kCompareSwap;
       const bool immediate = verb.step == Step::kSendImm || verb.step == Step::kWriteImm;
       if ((atomic && !limits.atomics) || (immediate && !limits.immediate_data)) {
-        std::cout << std::left << std::setw(16) << verb.name << "not a verb of this device\n";
+        std::cout << std::left << std::setw(16) << verb.name << "not supported by this device\n";
         continue;
       }
       if (Status done = programs::with_cause(endpoint_, (this->*verb.act)(verb.step)); !done.ok()) {
@@ -176,15 +176,14 @@ class ClientGame {
     if (!answer) return answer.error();
     if (answer->empty()) return {};
     const std::string text(reinterpret_cast<const char*>(answer->data()), answer->size());
-    return make_error(std::make_error_code(std::errc::io_error), "the server says: " + printable(text, 500));
+    return make_error(std::make_error_code(std::errc::io_error), "the server reports: " + printable(text, 500));
   }
   Status check_counter(std::uint64_t expected) const {
     std::uint64_t old = 0;
     std::memcpy(&old, memory_.counter().data(), sizeof(old));
     if (old == expected) return {};
-    return make_error(
-        std::make_error_code(std::errc::io_error),
-        "the old value that came back is " + std::to_string(old) + " and should be " + std::to_string(expected));
+    return make_error(std::make_error_code(std::errc::io_error), "the returned old value is " + std::to_string(old) +
+                                                                     " and should be " + std::to_string(expected));
   }
 
   Status ping_pong() {
@@ -234,8 +233,8 @@ Status run_client(const programs::ConnectionFlags& connection, const Terms& term
   const RDMADevice device = std::move(*opened);
   if (terms.size > device.limits().max_message_bytes) {
     return make_error(Errc::kBeyondDeviceLimit, "--size: a message of " + programs::size_text(terms.size) +
-                                                    " bytes: the largest of " + device.to_text() + " is " +
-                                                    programs::size_text(device.limits().max_message_bytes));
+                                                    " bytes is too large: the limit of " + device.to_text() + " is " +
+                                                    programs::size_text(device.limits().max_message_bytes) + " bytes");
   }
   const auto memory = Memory::create(device, terms);
   if (!memory) return memory.error();

@@ -52,7 +52,7 @@ Status check_pattern(std::span<const std::byte> bytes, Step step) {
   const std::size_t at = programs::first_difference(bytes, seed);
   if (at == bytes.size()) return {};
   return make_error(std::make_error_code(std::errc::io_error),
-                    "what arrived is not what was sent: " + programs::difference_text(bytes, at, seed));
+                    "the received data is not the data that was sent: " + programs::difference_text(bytes, at, seed));
 }
 
 }  // namespace rdmacomm::ping_pong

@@ -66,7 +66,7 @@ class PingPongServer final : public programs::DeliveringHooks {
     const Status apart = programs::give_own_domain(hca, device_);
     auto memory = apart.ok() ? Memory::create(device_, *terms, hca.domain) : apart.error();
     if (!memory) {
-      places_.leave(peer.address);
+      places_.remove(peer.address);
       return memory.error();
     }
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
@@ -85,7 +85,8 @@ class PingPongServer final : public programs::DeliveringHooks {
   Status post_connecting(const EndPoint& endpoint) override {
     if (Status ready = DeliveringHooks::post_connecting(endpoint); !ready) return ready;
     const Seat seat = seat_of(endpoint);
-    if (seat.memory == nullptr) return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
+    if (seat.memory == nullptr)
+      return make_error(Errc::kWrongState, "the terms of " + endpoint.peer() + " are not known");
     places_.set_dismissal(*seat.guest, [weak = WeakEndPoint(endpoint)](const Error& why) {
       if (const EndPoint held = weak.lock()) held.abort(why);
     });
@@ -96,7 +97,7 @@ class PingPongServer final : public programs::DeliveringHooks {
   void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_client(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -105,7 +106,7 @@ class PingPongServer final : public programs::DeliveringHooks {
     const auto found = seats_.find(endpoint.peer_address());
     return found == seats_.end() ? Seat{} : found->second;
   }
-  void forget(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
+  void forget(const EndPoint& endpoint) { remove_client(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Seat& seat, Status outcome) const {
     return places_.explained(*seat.guest, std::move(outcome));
@@ -117,14 +118,14 @@ class PingPongServer final : public programs::DeliveringHooks {
 
  private:
   /// The place is free once the memory is freed.
-  void leave(const std::string& address) {
+  void remove_client(const std::string& address) {
     std::optional<Seat> seat;
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = seats_.extract(address)) seat = std::move(found.mapped());
     }
     seat.reset();
-    places_.leave(address);
+    places_.remove(address);
   }
 
   RDMADevice device_;
@@ -150,7 +151,8 @@ class ServerGame {
     for (;;) {
       const auto question = with_client([&] { return endpoint_.receive_message(Deadline::after(kPatience)); });
       if (!question) return question.error();
-      if (question->size() != 1) return make_error(Errc::kBadMessage, "a question of " + endpoint_.peer() + " is none");
+      if (question->size() != 1)
+        return make_error(Errc::kBadMessage, endpoint_.peer() + " has sent a question that is not 1 byte long");
       const auto step = static_cast<Step>(question->front());
       if (!is_new(step)) return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for the same step again");
       if (!std::exchange(asked_, true)) memory_.fill_for_peer();
@@ -196,7 +198,7 @@ class ServerGame {
       case Step::kCompareSwap: check_counter(kCounterStart, wrong); return {};
       case Step::kAnswer: return answer(step);
     }
-    return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for a step that there is not");
+    return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for an unknown step");
   }
 
   /// A run has each step once, so a client cannot continue for ever.
@@ -218,8 +220,8 @@ class ServerGame {
     if (Status received = wait_for_completion(); !received.ok()) return received;
     const Completion& completion = done_.front();
     if (completion.operation != operation || completion.bytes != terms_.size) {
-      wrong =
-          std::string("a ") + to_text(completion.operation) + " of " + std::to_string(completion.bytes) + " bytes came";
+      wrong = std::string("a ") + to_text(completion.operation) + " of " + std::to_string(completion.bytes) +
+              " bytes arrived";
     } else if (completion.has_immediate != immediate || (immediate && completion.immediate != kImmediate)) {
       wrong = "the immediate data are wrong";
     } else {
@@ -336,7 +338,7 @@ class Servers {
     } else if (!run.outcome.ok()) {
       report_.failed(
           endpoint.peer(),
-          run.outcome.message() + (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
+          run.outcome.message() + (keep_serving_ ? "" : "; it had not begun the test; waiting for the next client"));
     } else {
       report_.served(endpoint.peer());
     }

@@ -35,10 +35,10 @@ Result<Terms> Terms::decode(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
-  if (!reader.ok() || magic != kMagic) return make_error(Errc::kBadMessage, "the client is no ping_pong_test");
+  if (!reader.ok() || magic != kMagic) return make_error(Errc::kBadMessage, "the client is not ping_pong_test");
   if (version != kVersion) {
-    return make_error(Errc::kVersionMismatch, "the client's ping_pong_test speaks version " + std::to_string(version) +
-                                                  ", this one version " + std::to_string(kVersion));
+    return make_error(Errc::kVersionMismatch, "the client's ping_pong_test uses version " + std::to_string(version) +
+                                                  " of the protocol, this program version " + std::to_string(kVersion));
   }
   Terms terms;
   terms.size = reader.get<std::uint64_t>();

@@ -20,7 +20,7 @@ fail() {
 
 # listening_port LINE: the port in the line that a server of this project prints when it listens.
 listening_port() {
-  [[ $1 =~ listening\ on\ port\ ([0-9]+) ]] || fail "no port in what the server says: $1"
+  [[ $1 =~ listening\ on\ port\ ([0-9]+) ]] || fail "the server printed no port: $1"
   printf '%s\n' "${BASH_REMATCH[1]}"
 }
 

@@ -25,7 +25,7 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    fail "need root to run: $* ; run it yourself, or install sudo"
+    fail "root is needed to run: $* ; run it as root, or install sudo"
   fi
 }
 
@@ -47,7 +47,7 @@ ensure_packages() {
   local mode=$1 missing
   shift
   if ! command -v dpkg-query >/dev/null; then
-    say "this is not Debian: taking for granted what scripts/packages.txt lists"
+    say "this is not Debian: assuming that the packages in scripts/packages.txt are installed"
     return
   fi
   mapfile -t missing < <(missing_packages "$@")

@@ -96,14 +96,14 @@ class Launcher(ForeignProgramTest):
                 (["--devices", "0", "x"], "--devices 0: possible are 1 to 64"),
                 (["--devices=65", "x"], "--devices 65: possible are 1 to 64"),
                 (["--devices=2", "--names=a", "x"], "--devices 2, but --names has 1"),
-                (["--names=a,,b", "x"], '"" is no name'),
-                (["--names=a b", "x"], '"a b" is no name'),
-                (["--names=a,a", "x"], "a is there twice"),
+                (["--names=a,,b", "x"], '"" is not a valid name'),
+                (["--names=a b", "x"], '"a b" is not a valid name'),
+                (["--names=a,a", "x"], "a appears twice"),
                 (["--link-layer=fddi", "x"], "possible are eth and ib"),
                 (["--late=0", "x"], "--late 0: possible are 1 to 60000"),
-                (["--late"], "--late wants a value"),
+                (["--late"], "--late needs a value"),
                 (["--bogus", "x"], "unknown option --bogus"),
-                ([], "which program?"),
+                ([], "no program is given"),
         ):
             with self.subTest(arguments):
                 process = self.start(*arguments)

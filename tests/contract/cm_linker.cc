@@ -114,7 +114,7 @@ Result<std::unique_ptr<CmId>> listen_at(const std::string& ip) {
 }
 
 /// Sent by the passive end: the address at which it listens.
-struct Card {
+struct ListenAddress {
   std::array<char, INET6_ADDRSTRLEN> ip{};
   std::uint16_t port = 0;
 };
@@ -128,7 +128,7 @@ class CmLinker final : public PairLinker {
     auto remote = exchange_addresses(end.address, line);
     if (!remote) return remote.error();
     if (status = end.move(*remote); !status.ok()) return status.error();
-    if (status = meet(line); !status.ok()) return status.error();
+    if (status = synchronize(line); !status.ok()) return status.error();
     return std::unique_ptr<Link>(std::move(made));
   }
 
@@ -136,20 +136,20 @@ class CmLinker final : public PairLinker {
   static Status link_passive(CmLinked& made, const LinkEnd& end, int line) {
     auto listener = listen_at(end.ip);
     if (!listener) return listener.status();
-    Card card;
-    std::strncpy(card.ip.data(), end.ip.c_str(), card.ip.size() - 1);
-    card.port = ntohs(rdma_get_src_port((*listener)->get()));
-    if (::send(line, &card, sizeof(card), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(card))) {
+    ListenAddress address;
+    std::strncpy(address.ip.data(), end.ip.c_str(), address.ip.size() - 1);
+    address.port = ntohs(rdma_get_src_port((*listener)->get()));
+    if (::send(line, &address, sizeof(address), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(address))) {
       return make_error(Errc::kPeerLost, "the other end of the line is gone");
     }
     return made.accept(**listener, end);
   }
   static Status link_active(CmLinked& made, const LinkEnd& end, int line) {
-    Card card;
-    if (::recv(line, &card, sizeof(card), MSG_WAITALL) != static_cast<ssize_t>(sizeof(card))) {
+    ListenAddress address;
+    if (::recv(line, &address, sizeof(address), MSG_WAITALL) != static_cast<ssize_t>(sizeof(address))) {
       return make_error(Errc::kPeerLost, "the other end of the line is gone");
     }
-    return made.connect(end, card.ip.data(), card.port);
+    return made.connect(end, address.ip.data(), address.port);
   }
 };
 

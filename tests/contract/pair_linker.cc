@@ -32,7 +32,7 @@ class ModifyLinker final : public PairLinker {
     auto remote = exchange_addresses(end.address, line);
     if (!remote) return remote.error();
     if (Status status = end.move(*remote); !status.ok()) return status.error();
-    if (Status status = meet(line); !status.ok()) return status.error();
+    if (Status status = synchronize(line); !status.ok()) return status.error();
     return std::make_unique<Link>();
   }
 };
@@ -104,7 +104,7 @@ Result<QpAddress> exchange_addresses(const QpAddress& mine, int line) {
   return QpAddress::decode(theirs);
 }
 
-Status meet(int line) {
+Status synchronize(int line) {
   std::array<std::byte, 1> byte{};
   if (Status status = send_bytes(line, byte); !status.ok()) return status;
   return receive_bytes(line, byte);

@@ -72,6 +72,6 @@ class PairLinker {
 /// Sends `mine` over `line` and waits for the peer's address. If the peer has died, returns an error.
 [[nodiscard]] Result<QpAddress> exchange_addresses(const QpAddress& mine, int line);
 /// Returns when both ends have called it.
-[[nodiscard]] Status meet(int line);
+[[nodiscard]] Status synchronize(int line);
 
 }  // namespace rdmacomm::contract

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Sent by the child over the socket pair to describe its memory.
-struct RegionCard {
+struct RegionInfo {
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;
 };
@@ -37,8 +37,8 @@ struct DyingSide {
 };
 
 void send_card(int line, const RDMABuffer& buffer) {
-  const RegionCard card{buffer.remote_region().address, buffer.remote_region().rkey};
-  ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
+  const RegionInfo info{buffer.remote_region().address, buffer.remote_region().rkey};
+  ASSERT_EQ(::send(line, &info, sizeof(info), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(info)));
 }
 
 /// Code of the child process: connects, offers a buffer, and continues until it is killed.
@@ -64,7 +64,7 @@ void keep_writing(int line, std::uint16_t port) {
   const auto buffer = side.end.buffer(kLongBytes);
   std::fill_n(buffer.data(), buffer.size(), kWritten);
   send_card(line, buffer);
-  RegionCard target;
+  RegionInfo target;
   ASSERT_EQ(::recv(line, &target, sizeof(target), MSG_WAITALL), static_cast<ssize_t>(sizeof(target)));
   do {
     ASSERT_TRUE(side.end.channel->post_write(buffer.at(0), {target.address, kLongBytes, target.rkey}, {.id = 1}));
@@ -83,9 +83,9 @@ class PeerDeathTest : public ::testing::Test {
     child_ = std::make_unique<testing::ForkedChild>([this, body](int line) { body(line, listener_->port()); });
     side_ = std::make_unique<DyingSide>(TestDevice::own(), Role::kActive, child_->line(), config);
     ASSERT_NE(side_->link, nullptr);
-    RegionCard card;
-    ASSERT_EQ(::recv(child_->line(), &card, sizeof(card), MSG_WAITALL), static_cast<ssize_t>(sizeof(card)));
-    remote_ = {card.address, 4096, card.rkey};
+    RegionInfo info;
+    ASSERT_EQ(::recv(child_->line(), &info, sizeof(info), MSG_WAITALL), static_cast<ssize_t>(sizeof(info)));
+    remote_ = {info.address, 4096, info.rkey};
     const Deadline deadline = patience();
     while (side_->tcp == nullptr && !deadline.passed()) side_->tcp = listener_->accept().value();
     ASSERT_NE(side_->tcp, nullptr);

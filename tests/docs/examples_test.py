@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ECHO = ("kSlots", "Echo", "serve")
-ANSWERS = ("kOptions", "add_channel", "open", "receive", "serve", "ask")
+MESSAGES = ("kOptions", "add_channel", "open", "receive", "serve", "ask")
 EXAMPLES = sorted((ROOT / "example").glob("[0-9][0-9]_*.cc"))
 
 
@@ -53,14 +53,14 @@ class Examples(unittest.TestCase):
         self.assertLessEqual(parts(text_of(5), "ask"), 25)
 
     def test_questions_and_answers_are_short(self):
-        self.assertLessEqual(parts(text_of(10), *ANSWERS), 45)
+        self.assertLessEqual(parts(text_of(10), *MESSAGES), 45)
 
     def test_the_readme_has_all_examples_with_their_lengths(self):
         readme = (ROOT / "example/README.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| [^|]*\((\d+)\) \| (\d+)(?:, both)? \| (\d*) ?\| (\d+)", readme, re.M)
         expected = [(1, parts(text_of(1), "serve"), parts(text_of(1), "write_to")),
                     (5, parts(text_of(5), *ECHO), parts(text_of(5), "ask")),
-                    (10, parts(text_of(10), *ANSWERS), "")]
+                    (10, parts(text_of(10), *MESSAGES), "")]
         self.assertEqual(rows, [(f"{number:02}", str(server), str(client), str(len(code_lines(text_of(number)))))
                                 for number, server, client in expected])
         shared = len(code_lines((ROOT / "example/two_ends.h").read_text(encoding="utf-8")))

@@ -97,8 +97,8 @@ def runnable(command, port=""):
 
 class Text(unittest.TestCase):
     def test_a_changed_line_of_output_is_found(self):
-        line = '127.0.0.1:41601 (vm, pid 3; control QPN 0xf5, data QPN 0xf6) has left: ok'
-        other = 'I20261127 03:57:43.5 log line\n127.0.0.1:9999 (a-host, pid 4; control QPN 0x1, data QPN 0x2) has left: ok\n'
+        line = '127.0.0.1:41601 (vm, pid 3; control QPN 0xf5, data QPN 0xf6) has disconnected: ok'
+        other = 'I20261127 03:57:43.5 log line\n127.0.0.1:9999 (a-host, pid 4; control QPN 0x1, data QPN 0x2) has disconnected: ok\n'
         self.assertRegex(other, f"^{pattern_of([line])}$")
         for wrong in (other.replace("ok", "no"), other.replace("pid", "pit"), other + "more\n", other.replace("127.0", "128.0")):
             self.assertNotRegex(wrong, f"^{pattern_of([line])}\\Z")

@@ -60,7 +60,7 @@ void check_payload(Bytes payload) {
 }
 
 void run(Bytes input) {
-  (void)check_outcome(check_greeting(input));
+  (void)check_outcome(check_identification(input));
   check_payload(input);
   for (Bytes rest = input;;) {
     const std::size_t before = rest.size();
@@ -97,7 +97,7 @@ std::vector<Seed> seeds() {
   const FileEnd end{.id = 1, .state = FileEnd::State::kWhole, .checksum = 0x0123456789abcdef};
   const auto job = frame(FrameKind::kJob, push.encode()) + frame(FrameKind::kPath, bytes_of("backup/today"));
   return {
-      {"greeting", greeting()},
+      {"identification", identification()},
       {"job_and_path", job},
       {"file", frame(FrameKind::kFile, file.encode()) + data(0, 3, bytes_of("bytes of the file")) +
                    frame(FrameKind::kFileEnd, end.encode())},

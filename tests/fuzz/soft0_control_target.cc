@@ -173,9 +173,9 @@ std::vector<Seed> seeds() {
       {"compare_swap_misaligned", packet(RequestKind::kCompareSwap, {}, true, 1)},
       {"invalidate", packet(RequestKind::kInvalidate)},
       {"hello_and_prove", packet(RequestKind::kHello) + packet(RequestKind::kProve)},
-      {"stranger_reads", packet(RequestKind::kRead, {}, false)},
-      {"stranger_proves", packet(RequestKind::kHello, {}, false) + packet(RequestKind::kProve, {}, false)},
-      {"stranger_reports", packet(RequestKind::kFail, {}, false)},
+      {"unknown_reads", packet(RequestKind::kRead, {}, false)},
+      {"unknown_proves", packet(RequestKind::kHello, {}, false) + packet(RequestKind::kProve, {}, false)},
+      {"unknown_reports", packet(RequestKind::kFail, {}, false)},
   };
 }
 

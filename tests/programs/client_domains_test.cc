@@ -157,7 +157,7 @@ TEST(ClientDomains, AClientOfACopyReachesItsOwnMemoryAlone) {
   const auto client = std::make_unique<Intruder>(listening.get_future().get(), [](HcaConfig& hca) {
     hca.channels = {copying::stream_options().channel(copying::kChannel)};
     hca.channels[0].own_completion_queue = false;
-    hca.private_data = copying::greeting();
+    hca.private_data = copying::identification();
   });
   const auto endpoint = client->connect().value();
   EXPECT_FALSE(client->reads(endpoint, endpoint.channel(copying::kChannel), servers.secret.remote_region()));

@@ -29,10 +29,10 @@ TEST(ClientReport, LogsAFewLinesForEachHostAndCountsTheRest) {
   const std::string err = testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_of(out), 11) << out;
   EXPECT_TRUE(out.starts_with("served 10.0.0.1:0\nserved 10.0.0.1:1\n")) << out;
-  EXPECT_TRUE(out.ends_with("served more: 90 of 10.0.0.1\n")) << out;
+  EXPECT_TRUE(out.ends_with("more served clients: 90 from 10.0.0.1\n")) << out;
   EXPECT_EQ(lines_of(err), 3) << err;
   EXPECT_NE(err.find("10.0.0.2:1 has gone\n"), std::string::npos) << err;
-  EXPECT_TRUE(err.ends_with("more clients ended in error: 99 of 10.0.0.1\n")) << err;
+  EXPECT_TRUE(err.ends_with("more clients that failed: 99 from 10.0.0.1\n")) << err;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST_F(CommandLine, ReportsEachErrorInTheSameForm) {
             "--test-number=x: this must be a whole number from -2147483648 to 2147483647; see --help");
   EXPECT_THAT(error({"--test_count", "-1"}), HasSubstr("--test_count=-1: this must be a whole number from 0"));
   EXPECT_THAT(error({"--test_switch=2"}), HasSubstr("true or false"));
-  EXPECT_THAT(error({"--notest_switch=true"}), HasSubstr("has no value"));
+  EXPECT_THAT(error({"--notest_switch=true"}), HasSubstr("takes no value"));
   EXPECT_THAT(error({"--notest_number"}), HasSubstr("on or off"));
 }
 
@@ -112,12 +112,12 @@ TEST_F(CommandLine, ALineOfAFlagFileIsCheckedLikeAnArgument) {
   EXPECT_EQ(error_of("\n--test_size=4\n"), line(2) + "there is no option \"--test_size\"; see --help");
   EXPECT_EQ(error_of("--test_number 4\n"), line(1) + "there is no option \"--test_number 4\"; see --help");
   EXPECT_EQ(error_of("test_number=4\n--test_count=2\n"),
-            line(1) + "\"test_number=4\" is neither an option, which begins with --, nor names of programs");
+            line(1) + "\"test_number=4\" is neither an option, which begins with --, nor a list of program names");
   EXPECT_THAT(error_of("\xEF\xBB\xBF--test_number=4\n"), HasSubstr("is neither an option"));
   EXPECT_EQ(error_of("--test_number\n4\n"), line(1) + "--test_number needs a value; see --help");
   EXPECT_THAT(error_of("--test_number=x"), HasSubstr(line(1) + "--test_number=x: this must be"));
   EXPECT_THAT(error_of("--flagfile=/nowhere/f"), HasSubstr(line(1) + "cannot read the flag file /nowhere/f"));
-  EXPECT_THAT(error_of(std::string("--test_text=a\0b", 15)), HasSubstr("no flag file"));
+  EXPECT_THAT(error_of(std::string("--test_text=a\0b", 15)), HasSubstr("not a flag file"));
   EXPECT_THAT(error({"--flagfile=/"}), HasSubstr("cannot read the flag file /"));
   EXPECT_THAT(error({"--flagfile=/dev/zero"}), HasSubstr("cannot read the flag file /dev/zero"));
   EXPECT_THAT(error({"--flagfile=a,,b"}), HasSubstr("a name is empty"));
@@ -125,9 +125,9 @@ TEST_F(CommandLine, ALineOfAFlagFileIsCheckedLikeAnArgument) {
 
 TEST_F(CommandLine, FilesAndVariablesThatNameThemselvesAreRefused) {
   const std::string path = file("");
-  EXPECT_THAT(error({"--flagfile=" + file("--flagfile=" + path + '\n')}), HasSubstr("they name each other"));
+  EXPECT_THAT(error({"--flagfile=" + file("--flagfile=" + path + '\n')}), HasSubstr("flag files include each other"));
   ::setenv("FLAGS_flagfile", file("--fromenv=flagfile").c_str(), 1);
-  EXPECT_THAT(error({"--fromenv=flagfile"}), HasSubstr("they name each other"));
+  EXPECT_THAT(error({"--fromenv=flagfile"}), HasSubstr("flag files include each other"));
 }
 
 TEST_F(CommandLine, TheEnvironmentIsCheckedLikeArguments) {
@@ -139,7 +139,7 @@ TEST_F(CommandLine, TheEnvironmentIsCheckedLikeArguments) {
   ::setenv("FLAGS_test_number", "x", 1);
   EXPECT_THAT(error({"--fromenv=test_count,test_number"}), HasSubstr("FLAGS_test_count is not set"));
   EXPECT_THAT(error({"--tryfromenv=test_count,test_number"}),
-              HasSubstr("the environment's FLAGS_test_number: --test_number=x: this must be a whole number"));
+              HasSubstr("the environment variable FLAGS_test_number: --test_number=x: this must be a whole number"));
   EXPECT_THAT(error({"--tryfromenv=nothing"}), HasSubstr("there is no option \"--nothing\""));
 }
 

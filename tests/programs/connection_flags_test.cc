@@ -17,7 +17,7 @@ milliseconds handshake_timeout(const char* role, const char* connect_timeout) {
   return read_connection_flags().value().session.tcp.handshake_timeout;
 }
 
-// The help of --connect-timeout says: "to go on trying to reach the server, and to wait for its answers".
+// The help of --connect-timeout says: it tries to connect for this time, and then waits for each answer for this time.
 TEST(ConnectionFlags, AClientWaitsForAnswersAsLongAsForThePeer) {
   for (const char* role : {"client", "both"}) {
     EXPECT_EQ(handshake_timeout(role, "60"), milliseconds(60'000)) << role;

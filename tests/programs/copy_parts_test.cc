@@ -188,12 +188,13 @@ TEST(CopyFrames, BeyondTheirBlockAreRefused) {
 }
 
 TEST(CopyMessages, AnErrorAboutVersionsNamesBoth) {
-  EXPECT_TRUE(check_greeting(greeting()).ok());
-  EXPECT_EQ(check_greeting({}).code(), Errc::kBadMessage);
-  auto other = greeting();
+  EXPECT_TRUE(check_identification(identification()).ok());
+  EXPECT_EQ(check_identification({}).code(), Errc::kBadMessage);
+  auto other = identification();
   other[4] = std::byte{9};
-  EXPECT_EQ(check_greeting(other).code(), Errc::kVersionMismatch);
-  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 4"));
+  EXPECT_EQ(check_identification(other).code(), Errc::kVersionMismatch);
+  EXPECT_THAT(check_identification(other).message(),
+              HasSubstr("uses version 9 of the protocol, this program version 4"));
 }
 
 TEST(CopyMessages, TextBecomesPrintable) {
@@ -519,7 +520,7 @@ TEST_F(CopyNewFile, PublishesAndRemovesOnlyItself) {
   const auto other = NewFile::create(folder.get(), "name", 0644);
   const auto other_too = NewFile::create(folder.get(), "name2", 0644);
   ASSERT_TRUE(other.has_value() && other_too.has_value());
-  EXPECT_THAT(lost->publish().message(), HasSubstr("somebody has removed it"));
+  EXPECT_THAT(lost->publish().message(), HasSubstr("another process has removed it"));
   lost_too->discard();
   EXPECT_THAT(names(), UnorderedElementsAre(".name.rdma_copy-partial", ".name2.rdma_copy-partial"));
 }

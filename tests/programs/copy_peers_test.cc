@@ -93,11 +93,11 @@ struct Forged : ActingSession<ClientSession> {
     return RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), soon());
   }
   /// Returns the server's final message.
-  std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
+  std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& script) {
     auto stream = open();
     if (!stream) return stream.error().message();
     FrameWriter writer(*stream);
-    talk(*stream, writer);
+    script(*stream, writer);
     (void)writer.flush();
     FrameReader reader(*stream);
     for (;;) {
@@ -110,15 +110,15 @@ struct Forged : ActingSession<ClientSession> {
   const std::vector<std::byte> hello;
 };
 
-using Talk = std::function<void(FrameWriter&)>;
+using Script = std::function<void(FrameWriter&)>;
 
-std::string say(std::uint16_t port, const Talk& talk, const CopyOptions& options = {}) {
-  Forged forged(port, greeting());
+std::string say(std::uint16_t port, const Script& script, const CopyOptions& options = {}) {
+  Forged forged(port, identification());
   return forged.says([&](RDMAStream&, FrameWriter& writer) {
     const Job job{.options = options, .sources = 1};
     EXPECT_TRUE(writer.put(FrameKind::kJob, job.encode()).ok());
     EXPECT_TRUE(writer.put(FrameKind::kPath, {}).ok());
-    talk(writer);
+    script(writer);
   });
 }
 
@@ -143,11 +143,11 @@ std::vector<std::byte> file_of(std::uint64_t size, const std::string& name = "x"
 }
 
 TEST_F(CopyPeers, OtherProgramsAreRefused) {
-  auto version = greeting();
+  auto version = identification();
   version[4] = std::byte{9};
   const auto nothing = [](RDMAStream&, FrameWriter&) {};
-  EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the other side is no rdma_copy"));
-  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 4"));
+  EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the handshake is not from rdma_copy"));
+  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("uses version 9 of the protocol, this program version 4"));
 }
 
 /// A server with another version of the protocol.
@@ -156,7 +156,7 @@ struct LaterServer : ActingSession<ServerSession> {
   ~LaterServer() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
-    hca.private_data = greeting();
+    hca.private_data = identification();
     hca.private_data[4] = std::byte{9};
     return {};
   }
@@ -167,22 +167,22 @@ TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
   ASSERT_TRUE(server.start().ok());
   Counts counts;
   const Status copied = run_client({.connection = flags_for(server.port()), .sources = {top / "file"}}, {}, counts);
-  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 4"));
+  EXPECT_THAT(copied.message(), HasSubstr("uses version 9 of the protocol, this program version 4"));
 }
 
 TEST_F(CopyPeers, TheFirstFrameMustBeAJob) {
   const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload) {
-    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
+    return Forged(port, identification()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
   };
-  EXPECT_THAT(refused(FrameKind::kFile, file_of(1)), HasSubstr("does not say what it wants"));
-  EXPECT_THAT(refused(FrameKind::kJob, {}), HasSubstr("job cannot be read"));
+  EXPECT_THAT(refused(FrameKind::kFile, file_of(1)), HasSubstr("has not sent a job"));
+  EXPECT_THAT(refused(FrameKind::kJob, {}), HasSubstr("job cannot be decoded"));
 }
 
 TEST_F(CopyPeers, PathsFollowTheJob) {
-  const auto said = [&](const Job& job, const Talk& talk) {
-    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) {
+  const auto said = [&](const Job& job, const Script& script) {
+    return Forged(port, identification()).says([&](RDMAStream&, FrameWriter& writer) {
       put(writer, FrameKind::kJob, job.encode());
-      talk(writer);
+      script(writer);
     });
   };
   const auto put_path = [](FrameWriter& writer, const std::string& path) {
@@ -191,8 +191,9 @@ TEST_F(CopyPeers, PathsFollowTheJob) {
   const Job push{.sources = 1};
   EXPECT_THAT(said(push, [](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }), HasSubstr("fewer paths"));
   EXPECT_THAT(said(push, [&](FrameWriter& w) { put_path(w, std::string(4097, 'x')); }),
-              HasSubstr("path cannot be read"));
-  EXPECT_THAT(said(push, [&](FrameWriter& w) { put_path(w, std::string(1, '\0')); }), HasSubstr("path cannot be read"));
+              HasSubstr("path cannot be decoded"));
+  EXPECT_THAT(said(push, [&](FrameWriter& w) { put_path(w, std::string(1, '\0')); }),
+              HasSubstr("path cannot be decoded"));
   const Job pull{.direction = Direction::kPull, .sources = 1'000'000};
   EXPECT_THAT(said(pull,
                    [&](FrameWriter& w) {
@@ -202,32 +203,33 @@ TEST_F(CopyPeers, PathsFollowTheJob) {
 }
 
 TEST_F(CopyPeers, AFrameStaysInItsBlock) {
-  const std::string said = Forged(port, greeting()).says([](RDMAStream& stream, FrameWriter&) {
+  const std::string said = Forged(port, identification()).says([](RDMAStream& stream, FrameWriter&) {
     const std::array<unsigned char, 8> head{1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f};
     EXPECT_TRUE(stream.write(std::as_bytes(std::span(head)), soon()).ok());
   });
-  EXPECT_THAT(said, HasSubstr("sends what is no frame"));
+  EXPECT_THAT(said, HasSubstr("an invalid frame has arrived"));
 }
 
 TEST_F(CopyPeers, MoreDataThanAnnouncedIsRefused) {
-  for (const auto& [talk, why] : std::vector<std::pair<Talk, const char*>>{
-           {[](FrameWriter& w) { put_data(w, 0, 11); }, "sends 11 bytes at 0 of a file of 10"},
-           {[](FrameWriter& w) { put_data(w, 5, 2); }, "sends 2 bytes at 5 of a file of 10"},
+  for (const auto& [script, why] : std::vector<std::pair<Script, const char*>>{
+           {[](FrameWriter& w) { put_data(w, 0, 11); }, "has sent 11 bytes for offset 0 of a file of 10 bytes"},
+           {[](FrameWriter& w) { put_data(w, 5, 2); }, "has sent 2 bytes for offset 5 of a file of 10 bytes"},
            {[](FrameWriter& w) { put_data(w, ~std::uint64_t{0}, 2); }, "of a file of 10"},
            {[](FrameWriter& w) { put(w, FrameKind::kHole, Extent{.length = ~std::uint64_t{0}}.encode()); },
             "of a file of 10"},
-           {[](FrameWriter& w) { put(w, FrameKind::kSame, Same{.length = 1}.encode()); }, "what it does not have"},
-           {[](FrameWriter& w) { put(w, FrameKind::kFileEnd, FileEnd{.id = 1}.encode()); }, "of which 0 have come"},
-           {[](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }, "within another one"},
-           {[](FrameWriter& w) { put(w, FrameKind::kLeave); }, "leaves a directory that it is not in"},
-           {[](FrameWriter& w) { put(w, FrameKind::kEnd); }, "in the middle of something"},
-           {[](FrameWriter& w) { put(w, FrameKind::kHave); }, "what a source does not say"},
-           {[](FrameWriter& w) { put(w, FrameKind::kData); }, "have no head"},
-           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(4)); }, "have no head"},
-           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(~0U)); }, "have no head"}}) {
-    const std::string said = say(port, [&, &talk = talk](FrameWriter& writer) {
+           {[](FrameWriter& w) { put(w, FrameKind::kSame, Same{.length = 1}.encode()); },
+            "that the existing file does not have"},
+           {[](FrameWriter& w) { put(w, FrameKind::kFileEnd, FileEnd{.id = 1}.encode()); }, "of which 0 have arrived"},
+           {[](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }, "before the end of the file before it"},
+           {[](FrameWriter& w) { put(w, FrameKind::kLeave); }, "ended a directory that it had not begun"},
+           {[](FrameWriter& w) { put(w, FrameKind::kEnd); }, "in the middle of a file or directory"},
+           {[](FrameWriter& w) { put(w, FrameKind::kHave); }, "which it may not send"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData); }, "a data frame with an invalid header"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(4)); }, "a data frame with an invalid header"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(~0U)); }, "a data frame with an invalid header"}}) {
+    const std::string said = say(port, [&, &script = script](FrameWriter& writer) {
       put(writer, FrameKind::kFile, file_of(10));
-      talk(writer);
+      script(writer);
     });
     EXPECT_THAT(said, HasSubstr(why));
     EXPECT_FALSE(fs::exists(top / "root/x"));
@@ -237,12 +239,12 @@ TEST_F(CopyPeers, MoreDataThanAnnouncedIsRefused) {
 TEST_F(CopyPeers, NamesCannotLeaveTheirFolder) {
   for (const char* name : {"..", "../x", "/etc/x", "a/b"}) {
     const std::string said = say(port, [&](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, name)); });
-    EXPECT_THAT(said, HasSubstr("sends a name that is none")) << name;
+    EXPECT_THAT(said, HasSubstr("the received name is invalid")) << name;
   }
   EXPECT_THAT(say(port, [](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, "")); }),
-              HasSubstr("sends an empty name"));
+              HasSubstr("has sent an empty name"));
   EXPECT_THAT(say(port, [](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, ".x.rdma_copy-partial")); }),
-              HasSubstr("sends an unfinished copy"));
+              HasSubstr("the name of an unfinished copy"));
   EXPECT_FALSE(fs::exists(top / "x"));
 }
 
@@ -252,7 +254,7 @@ TEST_F(CopyPeers, DepthHasABound) {
       put(writer, FrameKind::kDirectory, Entry{.id = id, .mode = 0755, .name = "d"}.encode());
     }
   };
-  EXPECT_THAT(say(port, deep, {.recursive = true}), HasSubstr("goes too deep"));
+  EXPECT_THAT(say(port, deep, {.recursive = true}), HasSubstr("more than 300 nested directories"));
 }
 
 /// The checksum of the written data is compared with that of the read data: a byte that changes in between is detected,
@@ -263,7 +265,7 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     programs::Checksum checksum(true);
     checksum.update(std::vector<std::byte>(3, std::byte{right ? std::uint8_t{7} : std::uint8_t{8}}));
     std::string failure;
-    Forged forged(port, greeting());
+    Forged forged(port, identification());
     auto stream = forged.open();
     ASSERT_TRUE(stream.has_value());
     FrameWriter writer(*stream);
@@ -292,15 +294,15 @@ TEST_F(CopyPeers, ClientsOfOneAddressAreLimited) {
   std::vector<std::unique_ptr<Forged>> guests;
   std::string said;
   for (int i = 0; i < 100 && said.empty(); ++i) {
-    guests.push_back(std::make_unique<Forged>(port, greeting()));
+    guests.push_back(std::make_unique<Forged>(port, identification()));
     const auto endpoint = guests.back()->connect();
     if (!endpoint) said = endpoint.error().message();
   }
-  EXPECT_THAT(said, HasSubstr("no more at once for one address: try again later"));
+  EXPECT_THAT(said, HasSubstr("which is its limit for one address: try again later"));
   EXPECT_GE(guests.size(), 33U);
   // After they have disconnected, others are served.
   guests.clear();
-  while (Forged(port, greeting()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
+  while (Forged(port, identification()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
 }
 
 bool is_aligned(std::span<const std::byte> data) {
@@ -310,7 +312,7 @@ bool is_aligned(std::span<const std::byte> data) {
 TEST_F(CopyPeers, DataMustBeAligned) {
   std::ofstream(top / "root/first") << std::string(100, 'x');
   std::ofstream(top / "root/second") << 'y';
-  Forged forged(port, greeting());
+  Forged forged(port, identification());
   auto stream = forged.open();
   ASSERT_TRUE(stream.has_value());
   FrameWriter writer(*stream);
@@ -345,19 +347,19 @@ TEST_F(CopyPeers, AtMostOnePathForEachSourceIsAccepted) {
     put(writer, FrameKind::kEnd);
   };
   const CopyOptions unchecked{.checksum = false};
-  EXPECT_THAT(say(port, two_files, unchecked), HasSubstr("sends \"y\", which was not asked for"));
+  EXPECT_THAT(say(port, two_files, unchecked), HasSubstr("has sent \"y\", which was not asked for"));
   EXPECT_FALSE(fs::exists(top / "root/y"));
   const auto nothing = [](FrameWriter& writer) { put(writer, FrameKind::kEnd); };
-  EXPECT_THAT(say(port, nothing), HasSubstr("leaves out what was asked for"));
+  EXPECT_THAT(say(port, nothing), HasSubstr("has left out files that were asked for"));
 }
 
 TEST_F(CopyPeers, OnlyRequestedFilesAreAccepted) {
   const auto entry_of = [](const char* target = "") { return Entry{.id = 1, .name = "x", .target = target}.encode(); };
   const auto directory = [&](FrameWriter& writer) { put(writer, FrameKind::kDirectory, entry_of()); };
   const auto link = [&](FrameWriter& writer) { put(writer, FrameKind::kLink, entry_of("/etc")); };
-  EXPECT_THAT(say(port, directory), HasSubstr("is a directory: those were not asked for"));
-  EXPECT_THAT(say(port, directory, {.archive = true}), HasSubstr("is a directory: those were not asked for"));
-  EXPECT_THAT(say(port, link), HasSubstr("is a symbolic link: those were not asked for"));
+  EXPECT_THAT(say(port, directory), HasSubstr("is a directory: directories were not asked for"));
+  EXPECT_THAT(say(port, directory, {.archive = true}), HasSubstr("is a directory: directories were not asked for"));
+  EXPECT_THAT(say(port, link), HasSubstr("is a symbolic link: links were not asked for"));
   EXPECT_TRUE(fs::is_empty(top / "root"));
 }
 
@@ -368,13 +370,14 @@ TEST_F(CopyPeers, AnUnchangedFileHasTheSizeOfTheOldOne) {
     put(writer, FrameKind::kSame, Same{.length = 2}.encode());
     put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .state = FileEnd::State::kUnchanged}.encode());
   };
-  EXPECT_THAT(say(port, shorter, {.delta = true}), HasSubstr("ends a file of 2 bytes, of which 2 have come"));
+  EXPECT_THAT(say(port, shorter, {.delta = true}), HasSubstr("ended a file of 2 bytes, of which 2 have arrived"));
 }
 
 /// A server that sends what the test specifies, whatever was requested.
 struct ForgedServer : ActingSession<ServerSession> {
-  explicit ForgedServer(Talk said)
-      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
+  explicit ForgedServer(Script said)
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}),
+        script(std::move(said)) {
     EXPECT_TRUE(start().ok());
     thread = std::thread([this] { serve(); });
   }
@@ -385,7 +388,7 @@ struct ForgedServer : ActingSession<ServerSession> {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
     hca.polling_mode = PollingMode::kCompletionChannel;
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
   void serve() {
@@ -400,7 +403,7 @@ struct ForgedServer : ActingSession<ServerSession> {
     ASSERT_TRUE(job.has_value());
     for (std::uint32_t i = 0; i < job->paths(); ++i) ASSERT_TRUE(reader.next(soon()).has_value());
     FrameWriter writer(*stream);
-    talk(writer);
+    script(writer);
     (void)writer.flush();
     // Reads until the client ends the connection. In a pull, also the client's report of the written files ends this.
     while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
@@ -408,7 +411,7 @@ struct ForgedServer : ActingSession<ServerSession> {
     if ((*stream).finish(soon()).ok()) (void)reader.next(soon());
   }
 
-  const Talk talk;
+  const Script script;
   std::thread thread;
 };
 
@@ -421,9 +424,9 @@ void put_file(FrameWriter& writer, const std::string& name, FileEnd::State state
 struct CopyFromOthers : CopyPeers {
   CopyFromOthers() { fs::create_directory(top / "got"); }
   /// Returns the client's final message.
-  std::string pull(const std::vector<std::string>& sources, const Talk& talk, const std::string& destination,
+  std::string pull(const std::vector<std::string>& sources, const Script& script, const std::string& destination,
                    CopyOptions options = {}) {
-    ForgedServer server(talk);
+    ForgedServer server(script);
     options.checksum = false;
     failures.clear();
     counts = {};
@@ -496,15 +499,16 @@ TEST_F(CopyFromOthers, OnlyRequestedKindsAreAccepted) {
   const auto link = [](FrameWriter& writer) {
     put(writer, FrameKind::kLink, Entry{.id = 1, .name = "wanted", .target = "/etc"}.encode());
   };
-  EXPECT_THAT(pull({"wanted"}, directory("wanted"), "got"), HasSubstr("is a directory: those were not asked for"));
-  EXPECT_THAT(pull({"wanted"}, directory(""), "got"), HasSubstr("is a directory: those were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory("wanted"), "got"),
+              HasSubstr("is a directory: directories were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory(""), "got"), HasSubstr("is a directory: directories were not asked for"));
   EXPECT_THAT(pull({"wanted"}, directory("wanted"), "got", {.archive = true}), HasSubstr("is a directory"));
-  EXPECT_THAT(pull({"wanted"}, link, "got"), HasSubstr("is a symbolic link: those were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, link, "got"), HasSubstr("is a symbolic link: links were not asked for"));
   EXPECT_THAT(pull({"wanted"}, directory(".ssh"), "got", {.recursive = true}), HasSubstr("was not asked for"));
   EXPECT_THAT(pull({"wanted"}, directory(""), "got", {.recursive = true}), HasSubstr("was not asked for"));
   EXPECT_THAT(pull({"dir/"}, directory("dir"), "got", {.recursive = true}), HasSubstr("was not asked for"));
   EXPECT_THAT(pull({"dir/"}, [](FrameWriter& writer) { put_file(writer, ""); }, "got/x", {.recursive = true}),
-              HasSubstr("sends an empty name"));
+              HasSubstr("has sent an empty name"));
   EXPECT_TRUE(fs::is_empty(top / "got"));
 }
 
@@ -515,7 +519,7 @@ TEST_F(CopyFromOthers, HashesAreSentOnlyForComparison) {
     put(writer, FrameKind::kFile, Entry{.id = 1, .mode = 0644, .size = 1, .asks = true, .name = "wanted"}.encode());
   };
   EXPECT_THAT(pull({"wanted"}, asking, "got"),
-              HasSubstr("is to be compared with what is here: that was not asked for"));
+              HasSubstr("it wants to compare with the existing file: that was not asked for"));
   EXPECT_THAT(got(), testing::ElementsAre("wanted"));
 }
 
@@ -529,8 +533,8 @@ TEST_F(CopyFromOthers, OmittedFilesAreReported) {
     put(writer, FrameKind::kFailure, Failure{.text = "\x1b[2J\"wanted\": gone"}.encode());
     put(writer, FrameKind::kEnd);
   };
-  EXPECT_THAT(pull({"wanted"}, nothing, "got"), HasSubstr("leaves out what was asked for"));
-  EXPECT_THAT(pull({"wanted"}, given_up, "got"), HasSubstr("leaves out what was asked for"));
+  EXPECT_THAT(pull({"wanted"}, nothing, "got"), HasSubstr("has left out files that were asked for"));
+  EXPECT_THAT(pull({"wanted"}, given_up, "got"), HasSubstr("has left out files that were asked for"));
   EXPECT_EQ(pull({"wanted"}, failure, "got"), Status().message());
   EXPECT_EQ(counts.failures, 1U);
   EXPECT_THAT(failures, testing::ElementsAre("\\x1b[2J\"wanted\": gone"));
@@ -552,7 +556,7 @@ TEST_F(CopyFromOthers, AResultMustMatchTheSentData) {
   for (const Counts& wrong :
        {Counts{}, Counts{.files = 2, .bytes = 5}, Counts{.files = 1, .bytes = 6},
         Counts{.files = 1, .links = 1, .bytes = 5}, Counts{.files = 1, .bytes = 5, .failures = 1}}) {
-    EXPECT_THAT(push(wrong), HasSubstr("is not what was sent (1 files, 5 bytes, 0 failures)"));
+    EXPECT_THAT(push(wrong), HasSubstr("differs from the sent data (1 files, 5 bytes, 0 failures)"));
   }
 }
 
@@ -593,7 +597,7 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
 }
 
 TEST_F(CopyPeers, AClientMayDisconnectWithoutNotice) {
-  Forged forged(port, greeting());
+  Forged forged(port, identification());
   EXPECT_TRUE(forged.connect().has_value());
 }
 

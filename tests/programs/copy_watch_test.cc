@@ -94,12 +94,12 @@ TEST(CopySeats, AreAtMostHalfForOneAddress) {
   Seats seats(4);
   EXPECT_TRUE(seats.take("a").ok());
   EXPECT_TRUE(seats.take("a").ok());
-  EXPECT_THAT(seats.take("a").message(), HasSubstr("makes 2 copies for a already"));
-  EXPECT_THAT(seats.offer("a").message(), HasSubstr("makes 2 copies for a already"));
+  EXPECT_THAT(seats.take("a").message(), HasSubstr("already makes 2 copies for a"));
+  EXPECT_THAT(seats.offer("a").message(), HasSubstr("already makes 2 copies for a"));
   EXPECT_TRUE(seats.offer("b").ok());
   EXPECT_TRUE(seats.take("b").ok());
   EXPECT_TRUE(seats.take("c").ok());
-  EXPECT_THAT(seats.take("d").message(), HasSubstr("makes 4 copies already"));
+  EXPECT_THAT(seats.take("d").message(), HasSubstr("already makes 4 copies"));
   seats.give_back("a");
   EXPECT_TRUE(seats.take("a").ok());
 }
@@ -116,7 +116,7 @@ struct Resting : ActingSession<ClientSession> {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
     hca.polling_mode = PollingMode::kCompletionChannel;
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
   Status open() {
@@ -201,7 +201,7 @@ struct CopyWatch : testing::Test {
 };
 
 constexpr milliseconds kShort{1000};
-constexpr const char* kStalled = "nothing was sent or taken for 1 s, and nobody was at work";
+constexpr const char* kStalled = "no data moved for 1 s, and neither peer was working";
 
 TEST_F(CopyWatch, EndsIdleClients) {
   serve(kShort);
@@ -230,7 +230,7 @@ TEST_F(CopyWatch, EndsACopyFromAnIdleServer) {
     ~RestingServer() override { stop(); }
     Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
       hca.channels = {stream_options().channel(kChannel)};
-      hca.private_data = greeting();
+      hca.private_data = identification();
       return {};
     }
   };
@@ -298,7 +298,7 @@ TEST_F(CopyWatch, LeavesRoomForOtherAddresses) {
     if (resting.back()->connect().code() == Errc::kPeerRefused) ++refused;
   }
   EXPECT_GE(refused, 30);
-  EXPECT_THAT(push("127.0.0.1", kTimeout).message(), HasSubstr("no more at once for one address"));
+  EXPECT_THAT(push("127.0.0.1", kTimeout).message(), HasSubstr("which is its limit for one address"));
   EXPECT_EQ(push("::1", kTimeout).message(), Status().message());
 }
 

@@ -85,7 +85,7 @@ class Examples(ProgramTest):
         for number, client in enumerate(clients):
             out, err = client.communicate(f"second of {number}\n".encode() + b"x" * 4096, timeout=60 * SLOW)
             self.assertEqual((client.returncode, out), (0, f"second of {number}\n".encode() + b"x" * 4096 + b"\n"), err)
-        server.wait_for(r"(has left: ok\n.*){3}")
+        server.wait_for(r"(has disconnected: ok\n.*){3}")
         self.end(server, interrupted=True)
 
     def test_06_receive_pool(self):

@@ -28,7 +28,7 @@ void leaves_when_dismissed(GuestPlaces& places, Guest& guest, const std::string&
   places.set_dismissal(guest, [&places, &dismissed, address](const Error& why) {
     EXPECT_EQ(why.code, Errc::kServerBusy);
     dismissed.push_back(address);
-    places.leave(address);
+    places.remove(address);
   });
 }
 
@@ -40,7 +40,7 @@ TEST(GuestPlaces, AreLimitedInNumber) {
   ASSERT_FALSE(third.has_value());
   EXPECT_EQ(third.code(), Errc::kServerBusy);
   EXPECT_THAT(third.error().message(), HasSubstr("busy with 2 clients"));
-  places.leave("10.0.0.1:1");
+  places.remove("10.0.0.1:1");
   EXPECT_TRUE(places.admit("10.0.0.3:1", 1, now()).has_value());
 }
 
@@ -68,7 +68,7 @@ TEST(GuestPlaces, AreLimitedInMemoryExceptForOneLargerGuest) {
   EXPECT_TRUE(places.admit("10.0.0.3:3", 20, now()).has_value());
   EXPECT_TRUE(places.admit("10.0.0.1:4", 1000, now()).has_value());
   EXPECT_FALSE(places.admit("10.0.0.1:5", 51, now()).has_value());
-  places.leave("10.0.0.1:4");
+  places.remove("10.0.0.1:4");
   EXPECT_TRUE(places.admit("10.0.0.1:5", 51, now()).has_value());
 }
 
@@ -165,7 +165,7 @@ TEST(GuestPlaces, AnIdleGuestLosesItsPlace) {
   EXPECT_EQ(places.explained(**first, stopped).code(), Errc::kStopped);
   EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
   EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.1:1"));
-  EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("did nothing while another one waited"));
+  EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("was idle while another client waited"));
   EXPECT_TRUE(places.explained(**first, {}).ok());
 }
 
@@ -226,7 +226,7 @@ TEST(GuestPlaces, AGuestCanKeepItsPlaceUntilItIsDismissed) {
   EXPECT_TRUE(places.keep(*first));
   EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   EXPECT_TRUE(dismissed.empty());
-  places.leave("10.0.0.1:1");
+  places.remove("10.0.0.1:1");
   const auto second = places.admit("10.0.0.1:2", 1, now()).value();
   leaves_when_dismissed(places, *second, "10.0.0.1:2", dismissed);
   EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
@@ -276,9 +276,9 @@ TEST(GuestPlaces, AnotherHostGetsThePlaceFirst) {
   dismissed.get_future().wait();
   auto other = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, soon()); });
   while (places.waiting() < 2) std::this_thread::yield();
-  places.leave("10.0.0.1:1");
+  places.remove("10.0.0.1:1");
   ASSERT_TRUE(other.get().has_value());
-  places.leave("10.0.0.2:1");
+  places.remove("10.0.0.2:1");
   EXPECT_TRUE(same.get().has_value());
 }
 
@@ -302,11 +302,11 @@ TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfThemIsRefused) {
   auto third = wait_as("10.0.0.1:4", 3);  // three wait again after the second has left
   EXPECT_EQ(second.get().code(), Errc::kServerBusy);
   EXPECT_EQ(asked_below, 2u);
-  places.leave("10.0.0.1:1");
+  places.remove("10.0.0.1:1");
   EXPECT_TRUE(other_host.get().has_value());
-  places.leave("10.0.0.2:1");
+  places.remove("10.0.0.2:1");
   EXPECT_TRUE(first.get().has_value());
-  places.leave("10.0.0.1:2");
+  places.remove("10.0.0.1:2");
   EXPECT_TRUE(third.get().has_value());
 }
 

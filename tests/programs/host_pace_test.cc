@@ -18,10 +18,10 @@ TEST(HostPace, ReportsEachHostOnceInAPeriod) {
   EXPECT_EQ(is_told("10.0.0.1:2", 0ms), std::nullopt);
   EXPECT_EQ(is_told("[fe80::1]:2", 0ms), "x");
   EXPECT_EQ(is_told("10.0.0.1:3 (host b, pid 7)", HostPace::kPeriod - 1ms), std::nullopt);
-  EXPECT_EQ(pace.left_out(), "2 of 10.0.0.1");
-  EXPECT_EQ(is_told("10.0.0.1:4", HostPace::kPeriod), "x; and 2 more from there lately");
+  EXPECT_EQ(pace.left_out(), "2 from 10.0.0.1");
+  EXPECT_EQ(is_told("10.0.0.1:4", HostPace::kPeriod), "x; 2 more such lines about this host were not printed");
   EXPECT_EQ(is_told("10.0.0.1:5", HostPace::kPeriod), std::nullopt);
-  EXPECT_EQ(is_told("10.0.0.1:6", 2 * HostPace::kPeriod), "x; and 1 more from there lately");
+  EXPECT_EQ(is_told("10.0.0.1:6", 2 * HostPace::kPeriod), "x; 1 more such lines about this host were not printed");
   EXPECT_EQ(pace.left_out(), "");
 }
 
@@ -30,7 +30,8 @@ TEST(HostPace, ReportsAHostUpToTheGivenNumberOfTimes) {
   std::size_t lines = 0;
   for (int client = 0; client < 10; ++client) lines += pace.line("10.0.0.1:1", "x", kPaceBegin) ? 1 : 0;
   EXPECT_EQ(lines, 3U);
-  EXPECT_EQ(pace.line("10.0.0.1:1", "x", kPaceBegin + HostPace::kPeriod), "x; and 7 more from there lately");
+  EXPECT_EQ(pace.line("10.0.0.1:1", "x", kPaceBegin + HostPace::kPeriod),
+            "x; 7 more such lines about this host were not printed");
   EXPECT_EQ(pace.line("10.0.0.1:1", "x", kPaceBegin + HostPace::kPeriod), "x");
 }
 
@@ -45,7 +46,7 @@ TEST(HostPace, IsBoundedForAnyNumberOfHosts) {
     if (pace.line(pace_host(host), "x", kPaceBegin)) ++lines;
   }
   EXPECT_EQ(lines, HostPace::kMaxHosts + 1);
-  EXPECT_EQ(pace.left_out(), std::to_string(1000 - lines) + " of other hosts");
+  EXPECT_EQ(pace.left_out(), std::to_string(1000 - lines) + " from other hosts");
   EXPECT_EQ(pace.line("10.0.0.1:2", "x", kPaceBegin + HostPace::kPeriod), "x");
 }
 
@@ -56,7 +57,7 @@ TEST(HostPace, AQuietHostIsReplacedByAnotherOne) {
   }
   EXPECT_EQ(pace.line("10.1.0.1:1", "x", kPaceBegin + HostPace::kPeriod), "x") << "without those of the host before it";
   EXPECT_EQ(pace.line("10.1.0.2:1", "x", kPaceBegin + HostPace::kPeriod), "x");
-  EXPECT_NE(pace.left_out().find("2 of other hosts"), std::string::npos) << pace.left_out();
+  EXPECT_NE(pace.left_out().find("2 from other hosts"), std::string::npos) << pace.left_out();
 }
 
 }  // namespace

@@ -153,12 +153,12 @@ class Errors(ConnectionErrors):
 
     def test_arguments(self):
         self.assert_refused((
-            (["--ops=send,wriet"], ["--ops", '"wriet" is none of']),
-            (["--tests=speed"], ["--tests", '"speed" is none of']),
-            (["--sizes=0"], ["--sizes", "smallest is 1 byte"]),
-            (["--sizes=1,x"], ["--sizes", '"x" is no size']),
+            (["--ops=send,wriet"], ["--ops", '"wriet" is not one of']),
+            (["--tests=speed"], ["--tests", '"speed" is not one of']),
+            (["--sizes=0"], ["--sizes", "smallest size is 1 byte"]),
+            (["--sizes=1,x"], ["--sizes", '"x" is not a size']),
             (["--sizes=8:1"], ["--sizes", "8:1"]),
-            (["--sizes=2G"], ["2G", "largest", "1G"]),
+            (["--sizes=2G"], ["2G", "limit", "1G"]),
             (["--sizes=3G"], ["3221225472"]),
             (["--buffers=many"], ["--buffers", "many"]),
             (["--iterations=0"], ["--iterations=0"]),
@@ -177,7 +177,7 @@ class Errors(ConnectionErrors):
             (["--polling=never"], ["--polling=never", "adaptive"]),
             (["--threads=many"], ["--threads=many", "shared-cq"]),
             (["--threads=sharded", "--shards=257"], ["--shards=257: possible are 1 to 256"]),
-            (["--shards=4", "--threads=none"], ["--shards=4: is for --threads=sharded, and this is --threads=none"]),
+            (["--shards=4", "--threads=none"], ["--shards=4: works only with --threads=sharded, not with --threads=none"]),
             (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
         ))
 
@@ -205,7 +205,7 @@ class Errors(ConnectionErrors):
         server, port = self.start_server(LAT_BW)
         ping_pong = os.path.join(os.path.dirname(LAT_BW), "ping_pong_test")
         self.assert_one_line(self.run_program(ping_pong, "--role=client", f"--port={port}", "--device=soft0"),
-                             "no lat_bw_benchmark")
+                             "not lat_bw_benchmark")
         self.assertIsNone(server.process.poll(), "the server goes on waiting for its client")
 
     def test_help(self):
@@ -246,12 +246,12 @@ class Deaths(ProgramTest):
             with self.subTest(moment=moment, seed=self.seed):
                 line = b""
                 # killed too early to count as a client: see RestingClients
-                while not line or b"it had ordered nothing" in line:
+                while not line or b"it had not begun a measurement" in line:
                     server, client, _ = self.run_until(moment)
                     client.kill()
                     began = time.monotonic()
                     line = server.process.stderr.readline()
-                    if b"it had ordered nothing" in line:
+                    if b"it had not begun a measurement" in line:
                         server.end()
                 status, out, err = server.finish()
                 self.assertLess(time.monotonic() - began, 2 * SLOW)

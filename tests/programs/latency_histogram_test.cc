@@ -104,7 +104,7 @@ TEST(LatencyHistogram, RefusesTruncatedAndInvalidData) {
   std::vector<std::byte> spoiled(writer.bytes().begin(), writer.bytes().end());
   spoiled[26] = spoiled[27] = std::byte{0xff};  // the number of the only bucket
   WireReader reader(spoiled);
-  EXPECT_THAT(LatencyHistogram::decode(reader).error().context, HasSubstr("bucket that there is not"));
+  EXPECT_THAT(LatencyHistogram::decode(reader).error().context, HasSubstr("bucket number that is too large"));
 }
 
 }  // namespace

@@ -42,27 +42,27 @@ TEST(Cluster, ParsesIpv6) {
 
 TEST(Cluster, ReportsErrors) {
   const auto why = [](const char* text) { return parse_cluster(text, 2020).error().context; };
-  EXPECT_THAT(why("h1"), HasSubstr("is 1 node; a mesh has 2 to 1024"));
+  EXPECT_THAT(why("h1"), HasSubstr("1 node in the list; a mesh has 2 to 1024 nodes"));
   EXPECT_THAT(why("h1,,h2"), HasSubstr("a host is missing"));
   EXPECT_THAT(why(""), HasSubstr("a host is missing"));
   EXPECT_THAT(why("h1,:5"), HasSubstr("a host is missing"));
-  EXPECT_THAT(why("h1,h2:0"), HasSubstr("\"h2:0\" is no node: its port is none of 1 to 65535"));
+  EXPECT_THAT(why("h1,h2:0"), HasSubstr("\"h2:0\" is not a node: its port is none of 1 to 65535"));
   EXPECT_THAT(why("h1,h2:65536"), HasSubstr("its port"));
   EXPECT_THAT(why("h1,h2:x"), HasSubstr("its port"));
   EXPECT_THAT(why("h1,h 2"), HasSubstr("no blanks"));
-  EXPECT_THAT(why("h1,5000"), HasSubstr("\"5000\" is no node: a host is no number"));
-  EXPECT_THAT(why("h1:5,h1:5"), HasSubstr("\"h1:5\" is no node: it is in the list twice"));
+  EXPECT_THAT(why("h1,5000"), HasSubstr("\"5000\" is not a node: a host is no number"));
+  EXPECT_THAT(why("h1:5,h1:5"), HasSubstr("\"h1:5\" is not a node: it is in the list twice"));
   EXPECT_THAT(why("[::1:5,h2"), HasSubstr("bracket"));
-  EXPECT_THAT(parse_cluster("h1,h1", 65535).error().context, HasSubstr("no port left"));
+  EXPECT_THAT(parse_cluster("h1,h1", 65535).error().context, HasSubstr("no port up to 65535 is left"));
   std::string many = "h0";
   for (std::size_t i = 1; i <= kMaxNodes; ++i) many += ",h" + std::to_string(i);
-  EXPECT_THAT(why(many.c_str()), HasSubstr("are 1025 nodes"));
+  EXPECT_THAT(why(many.c_str()), HasSubstr("1025 nodes in the list"));
 }
 
 TEST(Cluster, UnprintableNamesAreRefused) {
   EXPECT_THAT(parse_cluster("h1,h\x1b[2J2", 2020).error().context,
-              HasSubstr("\"h?[2J2\" is no node: a host has no character that cannot be printed"));
-  EXPECT_THAT(parse_cluster("h1,h2:\x1b", 2020).error().context, HasSubstr("\"h2:?\" is no node: its port"));
+              HasSubstr("\"h?[2J2\" is not a node: a host has no character that cannot be printed"));
+  EXPECT_THAT(parse_cluster("h1,h2:\x1b", 2020).error().context, HasSubstr("\"h2:?\" is not a node: its port"));
   EXPECT_TRUE(parse_cluster("h1,b\xc3\xbc"
                             "cher",
                             2020)
@@ -77,7 +77,7 @@ TEST(HostFile, HasOneNodeOnEachLineAndComments) {
 
 TEST(HostFile, RefusesAListOnOneLine) {
   EXPECT_THAT(parse_host_file("h1,h2\nh3\n", 2020).error().context,
-              HasSubstr("line 1: \"h1,h2\" is no node: a host has no commas"));
+              HasSubstr("line 1: \"h1,h2\" is not a node: a host has no commas"));
 }
 
 TEST(HostFile, NamesTheLineThatIsWrong) {
@@ -85,8 +85,8 @@ TEST(HostFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(parse_host_file("h1\nh2 slots=none\n", 2020).error().context, HasSubstr("slots=N"));
   EXPECT_THAT(parse_host_file("h1\nh2 cores\n", 2020).error().context, HasSubstr("line 2"));
   EXPECT_THAT(parse_host_file("h1\n", 2020).error().context, HasSubstr("1 node"));
-  EXPECT_THAT(parse_host_file("", 2020).error().context, HasSubstr("no nodes in it"));
-  EXPECT_THAT(parse_host_file("# none yet\n", 2020).error().context, HasSubstr("no nodes in it"));
+  EXPECT_THAT(parse_host_file("", 2020).error().context, HasSubstr("it contains no nodes"));
+  EXPECT_THAT(parse_host_file("# none yet\n", 2020).error().context, HasSubstr("it contains no nodes"));
 }
 
 TEST(ClusterWords, AreJoined) {
@@ -118,7 +118,7 @@ TEST(Rank, IsTheRankOfTheOnlyLocalNode) {
   EXPECT_THAT(find_rank(cluster, none).error().context, HasSubstr("none of the nodes"));
   HostBook two = book({"h1", "h2"});
   EXPECT_THAT(find_rank(cluster, two).error().context,
-              HasSubstr("nodes 0 (h1:2020) and 1 (h2:2020) are both this machine"));
+              HasSubstr("nodes 0 (h1:2020) and 1 (h2:2020) are both on this host"));
 }
 
 TEST(Rank, IsFoundAlthoughAnotherHostHasNoAddress) {
@@ -236,7 +236,7 @@ TEST(JobEnvironment, OfMpirunOnSeveralMachinesNeedsAListUnlessSlurmHasIt) {
   Variables variables = {
       {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
   EXPECT_THAT(hosts_of(variables).error().context,
-              HasSubstr("Open MPI does not say on which hosts its 2 processes are"));
+              HasSubstr("Open MPI does not tell on which hosts its 2 processes are"));
   variables["SLURM_JOB_NODELIST"] = "a,b";
   variables["SLURM_TASKS_PER_NODE"] = "1(x2)";
   variables["SLURM_PROCID"] = "0";  // of the daemon that mpirun started
@@ -252,13 +252,16 @@ TEST(JobEnvironment, OfPmi) {
 }
 
 TEST(JobEnvironment, WithInvalidValuesIsRefused) {
-  EXPECT_THAT(job_of({{"PMI_RANK", "two"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"two\""));
-  EXPECT_THAT(job_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"2\""));
+  EXPECT_THAT(job_of({{"PMI_RANK", "two"}, {"PMI_SIZE", "2"}}).error().context,
+              HasSubstr("PMI_RANK has an invalid value: \"two\""));
+  EXPECT_THAT(job_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).error().context,
+              HasSubstr("PMI_RANK has an invalid value: \"2\""));
   EXPECT_FALSE(hosts_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-"}}).has_value());
 }
 
 TEST(JobEnvironment, WithUnprintableValuesDoesNotSteerATerminal) {
-  EXPECT_THAT(job_of({{"PMI_RANK", "\x1b[2J"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"?[2J\""));
+  EXPECT_THAT(job_of({{"PMI_RANK", "\x1b[2J"}, {"PMI_SIZE", "2"}}).error().context,
+              HasSubstr("PMI_RANK has an invalid value: \"?[2J\""));
   EXPECT_THAT(expand_host_list("n[\x1b]").error().context, HasSubstr("\"?\""));
 }
 
@@ -269,7 +272,7 @@ TEST(JobEnvironment, WithTooManyNodesIsRefused) {
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2000000000"}})
                   .error()
                   .context,
-              HasSubstr("OMPI_COMM_WORLD_SIZE is \"2000000000\""));
+              HasSubstr("OMPI_COMM_WORLD_SIZE has an invalid value: \"2000000000\""));
   EXPECT_FALSE(job_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2147483647"}}).has_value());
   EXPECT_THAT(hosts_of({{"SLURM_PROCID", "0"},
                         {"SLURM_NTASKS", "2"},

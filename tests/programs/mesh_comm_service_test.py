@@ -66,7 +66,7 @@ class MeshTest(ProgramTest):
             f"--json={self.json}", *flags, **options))
         self.assert_exact(nodes, total, op, size)
         looked_at = nodes * (nodes - 1) * -(-total // size)
-        self.assertIn(f"verified: {looked_at} messages, 0 of them not what was sent", out)
+        self.assertIn(f"verified: {looked_at} messages, 0 of them differ from the sent ones", out)
         return out
 
     def start_cluster(self, count, *flags, start=None):
@@ -345,7 +345,7 @@ class Deaths(MeshTest):
         nodes[5].kill(signal.SIGCONT)
         status, _, err = nodes[5].finish()
         self.assertEqual(status, 1)
-        self.assertIn("none of the other nodes is left", err)
+        self.assertIn("no other node is left", err)
 
     def test_frozen_for_a_moment_is_no_loss(self):
         nodes = self.start_eight("--total=100M", "--verify", f"--json={self.json}", "--silent-peer-after=60")
@@ -500,7 +500,7 @@ class SeveralHosts(MeshTest):
             for rank, node in enumerate(nodes):
                 out, err = node.communicate(timeout=60 * SLOW)
                 self.assertEqual(node.returncode, 1 if rank == 2 else 0, out + err)
-                self.assertIn("none of the other nodes is left" if rank == 2 else "node 2 (10.77.0.3:2020) is lost", err)
+                self.assertIn("no other node is left" if rank == 2 else "node 2 (10.77.0.3:2020) is lost", err)
 
 
 class Errors(MeshTest):
@@ -522,10 +522,10 @@ class Errors(MeshTest):
             (["extra"], ["extra"]),
             (["--local=1"], ["--local=1", "2 to 1024"]),
             (["--local=2000"], ["--local=2000"]),
-            (["--local=2", "--rank=1"], ["--local", "leave out"]),
-            (["--local=2", "--cluster=a,b"], ["--local", "leave out"]),
+            (["--local=2", "--rank=1"], ["--local", "remove --cluster"]),
+            (["--local=2", "--cluster=a,b"], ["--local", "remove --cluster"]),
             (["--local=2", "--op=fetch_add"], ["--op=fetch_add", "send, write, write_imm and read"]),
-            (["--local=2", "--size=0"], ["--size", "smallest is 1 byte"]),
+            (["--local=2", "--size=0"], ["--size", "smallest size is 1 byte"]),
             (["--local=2", "--size=2G"], ["--size=2G", "1 to 1G"]),
             (["--local=2", "--total=much"], ["--total", '"much"']),
             (["--local=2", "--total=1M", "--duration=1"], ["--total", "--duration"]),
@@ -537,7 +537,7 @@ class Errors(MeshTest):
             (["--local=2", "--threads=none"], ["--threads=none: possible are per-qp, shared-cq and sharded"]),
             (["--local=2", "--threads=foo"], ["--threads=foo: possible are per-qp, shared-cq and sharded"]),
             (["--local=2", "--threads=sharded", "--shards=0"], ["--shards=0: possible are 1 to 256"]),
-            (["--local=2", "--shards=2"], ["--shards=2: is for --threads=sharded, and this is --threads=shared-cq"]),
+            (["--local=2", "--shards=2"], ["--shards=2: works only with --threads=sharded, not with --threads=shared-cq"]),
             (["--local=8", "--size=1G", "--queue-depth=4096"], ["--size=1G", "8 nodes need .* GiB", "GiB available"]),
             (["--cluster=127.0.0.1,192.0.2.2", "--rank=0", "--size=1G", "--queue-depth=4096"], ["a node needs 4097 GiB"]),
             (["--local=2", "--on-failure=panic"], ["--on-failure=panic", "stop and continue"]),
@@ -547,13 +547,13 @@ class Errors(MeshTest):
             (["--cluster=127.0.0.1"], ["--cluster", "1 node"]),
             (["--cluster=127.0.0.1,"], ["--cluster", "a host is missing"]),
             (["--cluster=127.0.0.1:5,127.0.0.1:5"], ["in the list twice"]),
-            (["--cluster=127.0.0.1:1,127.0.0.1:2"], ["nodes 0 .* and 1 .* both this machine", "--rank"]),
-            (["--cluster=203.0.113.1,203.0.113.2"], ["none of the nodes has an address of this machine"]),
+            (["--cluster=127.0.0.1:1,127.0.0.1:2"], ["nodes 0 .* and 1 .* both on this host", "--rank"]),
+            (["--cluster=203.0.113.1,203.0.113.2"], ["none of the nodes has an address of this host"]),
             (["--cluster=127.0.0.1,192.0.2.2", "--rank=2"], ["--rank=2", "0 to 1"]),
             (["--cluster=127.0.0.1,192.0.2.2", "--port=0"], ["--port=0"]),
             (["--cluster=a,b", "--hostfile=c"], ["not both"]),
             (["--hostfile=/no/such/file"], ["cannot read /no/such/file .No such file or directory"]),
-            (["--hostfile=/dev/null"], ["/dev/null: no nodes in it"]),
+            (["--hostfile=/dev/null"], ["/dev/null: it contains no nodes"]),
             (["--hostfile=/dev/zero"], ["/dev/zero is longer than 1M"]),
         ))
 
@@ -570,7 +570,7 @@ class Errors(MeshTest):
         flags = ("--local=16", "--device=soft0", "--total=4K", "--threads=per-qp", "--polling=epoll")
         self.assert_success(self.run_program("prlimit", "--nofile=32:1024", MESH, *flags))
         self.assert_one_line(self.run_program("prlimit", "--nofile=32:128", MESH, *flags),
-                             "16 nodes: a process needs 320 file descriptors, and may have 128 .ulimit -Hn.", "--threads=shared-cq")
+                             "16 nodes: a process needs 320 file descriptors, but may open at most 128 .ulimit -Hn.", "--threads=shared-cq")
         others = "".join(f",192.0.2.{i}" for i in range(1, 11))
         self.assert_one_line(self.run_program("prlimit", "--nofile=128", MESH, f"--cluster=127.0.0.1{others}", "--rank=0",
                                               "--device=soft0"), "11 nodes: a process needs 154 ")
@@ -623,7 +623,7 @@ class Errors(MeshTest):
         self.assert_success(second.finish())
         status, out, err = first.finish()
         self.assertEqual(status, 0, out + err)
-        self.assertRegex(err, r"^mesh_comm_service: node 0: refused 127\.0\.0\.1:\d+ .*nodes.*: start all nodes with the same\n$")
+        self.assertRegex(err, r"^mesh_comm_service: node 0: refused 127\.0\.0\.1:\d+ .*nodes.*: start all nodes with the same options\n$")
 
     def test_two_processes_as_one_node(self):
         """The first process stays; the second one gets an error."""
@@ -631,7 +631,7 @@ class Errors(MeshTest):
         self.wait_until_connected(0, 1)
         second = self.start(MESH, f"--cluster={self.cluster.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1", "--rank=1",
                             "--device=soft0", "--duration=2", "--connect-timeout=60")
-        self.assert_one_line(second.finish(), "cannot connect to it", "node 1 is there already", f"pid {nodes[1].pid}")
+        self.assert_one_line(second.finish(), "cannot connect to it", "node 1 is already connected", f"pid {nodes[1].pid}")
         nodes.append(self.start_node(2))
         for node in nodes:
             self.assert_success(node.finish())
@@ -642,7 +642,7 @@ class Errors(MeshTest):
         self.cluster = ",".join((other, one, third))
         nodes.append(self.start_node(2))
         results = [node.finish() for node in nodes]
-        self.assertTrue(any("give all nodes the same list" in result[2] for result in results), results)
+        self.assertTrue(any("give the same list to all nodes" in result[2] for result in results), results)
         for status, _, err in results:
             self.assertEqual(status, 1)
             for line in err.splitlines():

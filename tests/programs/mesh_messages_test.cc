@@ -104,12 +104,11 @@ TEST(Introduction, OfAnotherMeshIsRefusedWithBothValues) {
   EXPECT_TRUE(self.check_fits(other).ok());
   other.terms.size = 4096;
   EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("--size=1000"));
-  EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("the other one, node 1, has --op=send --size=4K"));
+  EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("but node 1 has --op=send --size=4K"));
   other = {.rank = 1, .nodes = 7, .terms = some_terms()};
-  EXPECT_THAT(self.check_fits(other).error().context,
-              HasSubstr("this one, node 0, has 8 nodes, the other one, node 1, has 7"));
+  EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("node 0 has 8 nodes, but node 1 has 7"));
   other = {.rank = 0, .nodes = 8, .terms = some_terms()};
-  EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("both sides are node 0"));
+  EXPECT_THAT(self.check_fits(other).error().context, HasSubstr("both peers are node 0"));
 }
 
 TEST(Mail, IsDecodedAsItWasEncoded) {

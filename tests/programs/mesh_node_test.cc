@@ -350,7 +350,7 @@ TEST_P(WrongMessages, OfANodeThatIsLostAreNotForgotten) {
   const Status outcome = zero.outcome();
   EXPECT_TRUE(two.outcome().ok());
   ASSERT_FALSE(outcome.ok());
-  EXPECT_THAT(outcome.error().context, HasSubstr("1 of 1 messages from node 1 to node 0 are not what was sent"));
+  EXPECT_THAT(outcome.error().context, HasSubstr("1 of 1 messages from node 1 to node 0 differ from the sent ones"));
   ASSERT_EQ(zero.results().size(), 2U);
   EXPECT_EQ(zero.results()[0].peers[0].rank, 1U);
   EXPECT_TRUE(zero.results()[0].peers[0].lost);
@@ -431,7 +431,7 @@ TEST_F(NodeAdmission, OneProcessOfEachNodeIsAccepted) {
   wait_for(NodeEvent::Kind::kArrived, NodeEvent::Kind::kConnected);  // node 0 may notice this later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
-  EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is already connected"));
   EXPECT_TRUE((*present).alive());
   first->stop();
   one.reset();

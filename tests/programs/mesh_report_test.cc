@@ -81,7 +81,7 @@ TEST(MeshReport, HasTheMatrixTheSumsAndTheMissingNodes) {
   EXPECT_THAT(text, testing::ContainsRegex("\n0 +- +1\\.000 +1\\.500\n1 +0 +- +0\n2 +2\\.000 +0 +-\n"));
   EXPECT_THAT(text, HasSubstr("6000 bytes in 60 messages, 3.000 GB/s"));
   EXPECT_THAT(text, HasSubstr("verified: 60 messages, 0 of them"));
-  EXPECT_THAT(text, HasSubstr("no figures of node 1\n"));
+  EXPECT_THAT(text, HasSubstr("no results of node 1\n"));
   EXPECT_THAT(text, HasSubstr("latency (us) p50 -, p99 -, p99.9 -, max -;"));
 }
 

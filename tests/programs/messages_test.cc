@@ -33,14 +33,14 @@ TEST(Messages, AreDecodedAsTheyWereEncoded) {
 }
 
 TEST(Messages, OfAnotherKindVersionOrProgramAreRefused) {
-  EXPECT_THAT(unpack<Order>(pack(Ready{})).error().context, HasSubstr("READY where ORDER was due"));
+  EXPECT_THAT(unpack<Order>(pack(Ready{})).error().context, HasSubstr("READY, but ORDER was expected"));
   auto bytes = pack(Ready{});
   bytes[4] = std::byte{9};
   EXPECT_EQ(unpack<Ready>(bytes).code(), Errc::kVersionMismatch);
   EXPECT_THAT(unpack<Ready>(bytes).error().context, HasSubstr("version 9"));
   bytes = pack(Ready{});
   bytes[0] = std::byte{'X'};
-  EXPECT_THAT(unpack<Ready>(bytes).error().context, HasSubstr("no lat_bw_benchmark"));
+  EXPECT_THAT(unpack<Ready>(bytes).error().context, HasSubstr("not lat_bw_benchmark"));
   bytes = pack(Ready{});
   bytes[6] = std::byte{77};
   EXPECT_THAT(unpack<Ready>(bytes).error().context, HasSubstr("unknown kind 77"));

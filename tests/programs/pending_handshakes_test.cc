@@ -24,9 +24,9 @@ TEST(PendingHandshakes, EachNodeHasOnePlace) {
   EXPECT_EQ(enter(pending, 1, kOther), "");
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:1"), "busy");
   EXPECT_EQ(enter(pending, 2, "10.0.0.8:2"), "");
-  pending.leave("10.0.0.8:1");  // has no place
+  pending.remove("10.0.0.8:1");  // has no place
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:3"), "busy");
-  pending.leave(kOther);
+  pending.remove(kOther);
   EXPECT_EQ(enter(pending, 1, "10.0.0.8:4"), "");
 }
 
@@ -35,7 +35,7 @@ TEST(PendingHandshakes, AnIdleOneGivesItsPlaceToANewerOne) {
   (void)enter(pending, 1, kOther);
   EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience - 1ms), "busy");
   EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience), kOther);
-  pending.leave(kOther);  // after its end: the place is no longer its own
+  pending.remove(kOther);  // after its end: the place is no longer its own
   EXPECT_EQ(enter(pending, 1, kOther, kStart + PendingHandshakes::kPatience), "busy");
 }
 
@@ -71,7 +71,7 @@ TEST(PendingHandshakes, WaitInTheOrderOfTheirArrival) {
   EXPECT_TRUE(pending.waits(1, "10.0.0.2:3"));
   EXPECT_FALSE(pending.waits(1, kOther)) << "only hosts of the mesh wait";
   EXPECT_EQ(pending.next_look(1), kStart + PendingHandshakes::kPatience);
-  pending.leave("10.0.0.2:1");
+  pending.remove("10.0.0.2:1");
   EXPECT_EQ(enter(pending, 1, "10.0.0.2:3"), "busy");
   EXPECT_EQ(enter(pending, 1, "10.0.0.2:2"), "");
   EXPECT_FALSE(pending.waits(1, "10.0.0.2:2"));

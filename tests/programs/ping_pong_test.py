@@ -168,13 +168,13 @@ class Errors(ConnectionErrors):
             (["--iterations=0"], ["--iterations=0"]),
             (["--iterations=-5"], ["-5"]),
             (["--iterations=20000000"], ["20000000 iterations; possible are"]),
-            (["--size=0"], ["--size", "smallest is 1 byte"]),
-            (["--size=4X"], ["--size", '"4X" is no size']),
+            (["--size=0"], ["--size", "smallest size is 1 byte"]),
+            (["--size=4X"], ["--size", '"4X" is not a size']),
             (["--size=2G"], ["2147483648"]),
             (["--polling=never"], ["--polling=never"]),
             (["--threads=many"], ["--threads=many", "shared-cq"]),
             (["--threads=sharded", "--shards=257"], ["--shards=257: possible are 1 to 256"]),
-            (["--shards=4", "--threads=none"], ["--shards=4: is for --threads=sharded, and this is --threads=none"]),
+            (["--shards=4", "--threads=none"], ["--shards=4: works only with --threads=sharded, not with --threads=none"]),
         ))
 
     def test_gid_types_that_exclude_each_other(self):

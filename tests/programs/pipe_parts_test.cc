@@ -55,7 +55,7 @@ TEST(PipeTerms, HaveBounds) {
   EXPECT_THAT(why({.blocks = 1}), HasSubstr("1 blocks: possible are 2 to 256"));
   EXPECT_THAT(why({.blocks = 257}), HasSubstr("257 blocks"));
   EXPECT_THAT(why({.block_bytes = 64 << 20, .blocks = 17}),
-              HasSubstr("17 blocks of 64M bytes: possible are 1G in all"));
+              HasSubstr("17 blocks of 64M bytes: at most 1G bytes in total"));
 }
 
 TEST(PipeTerms, OfAnotherVersionAreRefusedWithBothVersions) {
@@ -63,7 +63,7 @@ TEST(PipeTerms, OfAnotherVersionAreRefusedWithBothVersions) {
   bytes[4] = std::byte{7};
   const auto terms = Terms::decode(bytes);
   EXPECT_EQ(terms.code(), Errc::kVersionMismatch);
-  EXPECT_THAT(terms.error().context, HasSubstr("rdma_send speaks version 7, this one version 1"));
+  EXPECT_THAT(terms.error().context, HasSubstr("rdma_send uses version 7 of the protocol, this program version 1"));
 }
 
 /// Every message with every byte changed, cut and lengthened: it is refused or within its limits, and never read beyond
@@ -292,7 +292,7 @@ TEST_F(StandardStreams, OutputReportsThatItsReaderHasGone) {
   EXPECT_TRUE(output->reader_is_gone());
   const Status written = output->write(bytes_of("x"));
   EXPECT_EQ(written.code(), std::errc::broken_pipe);
-  EXPECT_THAT(written.message(), HasSubstr("whoever reads standard output is gone"));
+  EXPECT_THAT(written.message(), HasSubstr("the process that reads standard output has closed it"));
 }
 
 // Progress --------------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ TEST(PipeFlags, ReceiversHavePorts) {
   std::vector<std::string> texts;
   for (const HostPort& receiver : *receivers) texts.push_back(receiver.to_text());
   EXPECT_THAT(texts, ElementsAre("a:2020", "b:7", "[::1]:2020", "[::1]:8"));
-  EXPECT_THAT(read_receivers({"a", "b:x"}, 1).error().message(), HasSubstr("\"b:x\" is no HOST[:PORT]: its port"));
+  EXPECT_THAT(read_receivers({"a", "b:x"}, 1).error().message(), HasSubstr("\"b:x\" is not HOST[:PORT]: its port"));
   EXPECT_THAT(split_list("a,b:1,,"), ElementsAre("a", "b:1", "", ""));
 }
 

@@ -155,8 +155,8 @@ TEST(PipeReceiver, ComparesTheNumberOfBytes) {
   RunningReceiver receiver;
   ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
   sender.open();
-  EXPECT_THAT(sender.send("hello", {.bytes = 6}), HasSubstr("5 bytes have come of 6"));
-  EXPECT_THAT(receiver.says(), HasSubstr("5 bytes have come of 6"));
+  EXPECT_THAT(sender.send("hello", {.bytes = 6}), HasSubstr("5 of 6 bytes have arrived"));
+  EXPECT_THAT(receiver.says(), HasSubstr("5 of 6 bytes have arrived"));
 }
 
 TEST(PipeReceiver, RequiresTheAnnouncedChecksum) {
@@ -174,8 +174,8 @@ TEST(PipeReceiver, RefusesOtherProgramsAndContinuesToWait) {
   Terms large;
   large.block_bytes = 1U << 31;
   for (const auto& [hello, why] : std::vector<std::pair<std::vector<std::byte>, const char*>>{
-           {{}, "the other side is no rdma_send"},
-           {version, "speaks version 9, this one version 1"},
+           {{}, "the sender is not rdma_send"},
+           {version, "uses version 9 of the protocol, this program version 1"},
            {large.encode(), "the sender asks for a block of 2G bytes: possible are 4K to 64M"}}) {
     ForgedSender unknown(receiver.port, hello);
     const auto connected = unknown.connect();
@@ -257,11 +257,11 @@ TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFloodItsOutput) {
     for (std::string line; std::getline(all, line);) lines += line.find(part) != std::string::npos ? 1 : 0;
     return lines;
   };
-  EXPECT_GE(lines_with("had sent nothing"), 1U) << said;
-  EXPECT_LE(lines_with("had sent nothing"), kManySenders / 4) << said;
+  EXPECT_GE(lines_with("had sent no data"), 1U) << said;
+  EXPECT_LE(lines_with("had sent no data"), kManySenders / 4) << said;
   EXPECT_GE(lines_with("the sender is"), 2U) << "the first one, and the one that sends: " << said;
   EXPECT_LE(lines_with("the sender is"), kManySenders / 4) << said;
-  EXPECT_THAT(said, HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
+  EXPECT_THAT(said, HasSubstr(" from 127.0.0.1\n")) << "those that were left out";
 }
 
 /// After the earlier senders of a test have disconnected: a new sender is served, and its data arrives.
@@ -489,7 +489,7 @@ void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
     ASSERT_FALSE(deadline.passed());
     outlets.look();
   }
-  EXPECT_THAT(line.get(), HasSubstr("lets another sender go first"));
+  EXPECT_THAT(line.get(), HasSubstr("serves another sender first"));
   auto store = BlockStore::create(outlets.device(), 4096, 2);
   ASSERT_TRUE(store.has_value());
   if (bytes > 0) {
@@ -519,7 +519,7 @@ struct TwoReceivers {
     EXPECT_TRUE(outlets->connect({address_of(first), address_of(second)}).ok());
     away.get();
     opening.get();
-    EXPECT_THAT(said.get_future().get(), HasSubstr("lets another sender go first"));
+    EXPECT_THAT(said.get_future().get(), HasSubstr("serves another sender first"));
   }
   static HostPort address_of(const ForgedReceiver& receiver) { return {"127.0.0.1", receiver.port()}; }
 
@@ -597,8 +597,8 @@ std::string sender_says(std::vector<std::byte> answer) {
 
 TEST(PipeSender, ReportsTheResultOfTheReceiver) {
   EXPECT_EQ(sender_says(Verdict{}.encode()), "ok");
-  EXPECT_THAT(sender_says(Verdict{.failure = "the dog ate it"}.encode()), HasSubstr("says: the dog ate it"));
-  EXPECT_THAT(sender_says({std::byte{1}}), HasSubstr("the other side is no rdma_recv"));
+  EXPECT_THAT(sender_says(Verdict{.failure = "the dog ate it"}.encode()), HasSubstr("reports: the dog ate it"));
+  EXPECT_THAT(sender_says({std::byte{1}}), HasSubstr("the receiver is not rdma_recv"));
 }
 
 }  // namespace

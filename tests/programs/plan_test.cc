@@ -36,9 +36,9 @@ TEST(ParseLists, TakeNamesInAnyOrder) {
 }
 
 TEST(ParseLists, NameUnknownWords) {
-  EXPECT_THAT(parse_ops("send,wriet").error().context, HasSubstr("\"wriet\" is none of send, write,"));
-  EXPECT_THAT(parse_ops("").error().context, HasSubstr("\"\" is none of"));
-  EXPECT_THAT(parse_ops("send,").error().context, HasSubstr("\"\" is none of"));
+  EXPECT_THAT(parse_ops("send,wriet").error().context, HasSubstr("\"wriet\" is not one of send, write,"));
+  EXPECT_THAT(parse_ops("").error().context, HasSubstr("\"\" is not one of"));
+  EXPECT_THAT(parse_ops("send,").error().context, HasSubstr("\"\" is not one of"));
   EXPECT_THAT(parse_tests("latency").error().context, HasSubstr("lat, bw, bibw, rate"));
   EXPECT_THAT(parse_buffers("two").error().context, HasSubstr("one, roundrobin"));
 }

@@ -539,7 +539,7 @@ class Runs(CopyTest):
         for option in ("--json", "-v"):
             for where, why in (("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")):
                 result = self.copy(option, source, ":file", prefix=["sh", "-c", f'exec "$0" "$@" >{where}'])
-                self.assert_one_line(result, "standard output cannot be written .*" + why)
+                self.assert_one_line(result, "cannot write to standard output .*" + why)
         self.assertEqual(self.content("root/file"), b"x")
 
     def test_bwlimit(self):
@@ -615,7 +615,7 @@ class Runs(CopyTest):
         source = self.file("in/file", self.random.randbytes(3 * MIB))
         said = self.on_terminal("--bwlimit=1M", source, ":", after=lambda process: process.send_signal(signal.SIGINT),
                                 status=-signal.SIGINT)
-        self.assertRegex(said, "rdma_copy: interrupted; the same command with --resume goes on with the file that was begun\r\n$")
+        self.assertRegex(said, "rdma_copy: interrupted; the same command with --resume continues the file that was begun\r\n$")
 
     def test_the_last_line_has_the_right_numbers(self):
         self.serve()
@@ -743,19 +743,19 @@ class Safety(CopyTest):
         super().tearDown()
 
     def test_reading(self):
-        for path, why in (("../secret/file", r'has "\.\."'), ("fine/../../secret/file", r'has "\.\."'), ("fine/..", r'has "\.\."'),
-                          ("..", r'has "\.\."'), (self.secret, "is an absolute path"), ("/", "is an absolute path"),
-                          ("out/file", "leads out of the server's root"), ("link", "leads out of the server's root"),
-                          ("absolute/file", "leads out of the server's root"),
-                          ("magic/root", "leads out of the server's root|Too many levels")):
+        for path, why in (("../secret/file", r'contains "\.\."'), ("fine/../../secret/file", r'contains "\.\."'), ("fine/..", r'contains "\.\."'),
+                          ("..", r'contains "\.\."'), (self.secret, "is an absolute path"), ("/", "is an absolute path"),
+                          ("out/file", "leads out of the root directory of the server"), ("link", "leads out of the root directory of the server"),
+                          ("absolute/file", "leads out of the root directory of the server"),
+                          ("magic/root", "leads out of the root directory of the server|Too many levels")):
             with self.subTest(path):
                 self.assert_one_line(self.copy(":" + path, self.path("out")), re.escape(path), why)
-        self.assert_one_line(self.copy("-r", ":out/", self.path("out")), "leads out of the server's root")
+        self.assert_one_line(self.copy("-r", ":out/", self.path("out")), "leads out of the root directory of the server")
 
     def test_writing(self):
-        for path, why in (("../secret/new", r'has "\.\."'), ("..", r'has "\.\."'), (self.path("secret/new"), "is an absolute path"),
-                          ("out/new", "leads out of the server's root"), ("out", "leads out of the server's root"),
-                          ("absolute/new", "leads out of the server's root"), ("absolute", "leads out of the server's root")):
+        for path, why in (("../secret/new", r'contains "\.\."'), ("..", r'contains "\.\."'), (self.path("secret/new"), "is an absolute path"),
+                          ("out/new", "leads out of the root directory of the server"), ("out", "leads out of the root directory of the server"),
+                          ("absolute/new", "leads out of the root directory of the server"), ("absolute", "leads out of the root directory of the server")):
             with self.subTest(path):
                 self.assert_one_line(self.copy(self.mine, ":" + path), re.escape(path), why)
 
@@ -794,9 +794,9 @@ class Safety(CopyTest):
         for name, why in kinds:
             with self.subTest(name):
                 self.assert_one_line(self.copy(":" + name, self.path("out/x")), f'"{name}": {why}')
-                self.assert_one_line(self.copy(self.mine, ":" + name), f'cannot copy to "{name}": it is no file')
+                self.assert_one_line(self.copy(self.mine, ":" + name), f'cannot copy to "{name}": it is not a regular file')
                 os.symlink(name, self.path("root", "to " + name))
-                self.assert_one_line(self.copy(self.mine, ":to " + name), f'cannot copy to "to {name}": it is no file')
+                self.assert_one_line(self.copy(self.mine, ":to " + name), f'cannot copy to "to {name}": it is not a regular file')
         os.mkdir(self.path("root/all"))
         for name, _ in kinds:
             os.rename(self.path("root", name), self.path("root/all", name))
@@ -809,7 +809,7 @@ class Safety(CopyTest):
         os.symlink("/etc/passwd", self.path("in/passwd"))
         self.assert_copied("-a", self.path("in/passwd"), ":")
         self.assertEqual(os.readlink(self.path("root/passwd")), "/etc/passwd")
-        self.assert_one_line(self.copy(":passwd", self.path("out")), "leads out of the server's root")
+        self.assert_one_line(self.copy(":passwd", self.path("out")), "leads out of the root directory of the server")
 
 
 class Broken(CopyTest):
@@ -835,7 +835,7 @@ class Broken(CopyTest):
             # The server notices the death after a moment. Until then the file is still being written.
             for _ in range(100):
                 status, out, err = self.copy("--resume", "--json", source, ":big")
-                if "another copy is writing it" not in err:
+                if "another copy is writing this file" not in err:
                     break
                 time.sleep(0.05)
             self.assertEqual((status, err), (0, ""), out)
@@ -914,7 +914,7 @@ class Broken(CopyTest):
         first = self.begin("--bwlimit=4M", source, ":big")
         self.wait_for_partial(1)
         for more in ([], ["--resume"]):
-            self.assert_one_line(self.copy(*more, source, ":big"), "another copy is writing it")
+            self.assert_one_line(self.copy(*more, source, ":big"), "another copy is writing this file")
         self.assert_success(first.finish())
         self.assertEqual(sha(self.path("root/big")), sha(source))
 
@@ -973,7 +973,7 @@ class Broken(CopyTest):
                 status, _, err = copying.finish()
                 self.assertEqual(status, 1 if err else 0, err)
                 for line in err.splitlines():
-                    self.assertRegex(line, "cannot be written: (another copy is writing it|somebody has removed it)")
+                    self.assertRegex(line, "cannot be written: (another copy is writing this file|another process has removed it)")
             self.assertEqual(tree(self.path("root/tree")), expected)
             self.assert_no_partials()
 
@@ -1023,7 +1023,7 @@ class Errors(CopyTest):
         self.assertEqual(self.content("root/tree/h"), b"h")
         left = self.path("in/tree/.a.rdma_copy-partial")
         self.assert_one_line(self.copy(left, ":y"), "has the name of an unfinished copy, and is not copied")
-        self.assert_one_line(self.copy(self.path("in/tree/a"), ":.y.rdma_copy-partial"), "that is a name of unfinished copies")
+        self.assert_one_line(self.copy(self.path("in/tree/a"), ":.y.rdma_copy-partial"), "such names are reserved for unfinished copies")
 
     def test_no_listener(self):
         (self.port,) = hold_ports(self)
@@ -1039,7 +1039,7 @@ class Errors(CopyTest):
     def test_a_client_of_another_program(self):
         server = self.serve()
         self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={self.port}", "--device=soft0"),
-                             "the other side is no rdma_copy")
+                             "the handshake is not from rdma_copy")
         with socket.create_connection(("127.0.0.1", self.port)) as unknown:
             unknown.sendall(b"GET / HTTP/1.0\r\n\r\n")
             self.assert_copied(self.file("in/file", b"x"), ":")
@@ -1054,7 +1054,7 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(":" + long_name, self.path("out")), "File name too long")
         self.assert_one_line(self.copy(":none", self.path("out")), '"none": cannot be read')
         self.assert_one_line(self.copy(source, ":no/such/place"), "cannot copy to \"no/such/place\"")
-        self.assert_one_line(self.copy(source, source, ":none"), "several sources need a directory")
+        self.assert_one_line(self.copy(source, source, ":none"), "the destination of several sources must be a directory")
         self.assert_one_line(self.copy(":", self.path("out")), "is a directory; --recursive")
         self.assert_one_line(self.copy("x" * 5000, ":"), "File name too long")
         self.assert_one_line(self.copy(source, ":" + "x" * 5000), "is too long: a path has 4096 bytes at most")
@@ -1083,7 +1083,7 @@ class Errors(CopyTest):
         self.file("root/big", self.random.randbytes(4 * MIB))
         self.file("root/small", b"x")
         self.assert_one_line(self.copy(":small", self.path("none/x")), 'cannot copy to ".*/none/x" .No such file')
-        self.assert_one_line(self.copy(":small", ":big", self.path("none")), "several sources need a directory")
+        self.assert_one_line(self.copy(":small", ":big", self.path("none")), "the destination of several sources must be a directory")
         if os.geteuid() != 0:
             self.skipTest("mounts want root")
         for option, part in (("size=1m", '/big": cannot be written .No space left'), ("ro", 'cannot be written.*Read-only')):
@@ -1104,7 +1104,7 @@ class Errors(CopyTest):
     def test_a_file_that_reports_a_size_of_zero(self):
         self.serve()
         self.assert_one_line(self.copy("/proc/self/mem", ":"), '"/proc/self/mem": cannot be read .Input/output error')
-        self.assert_one_line(self.copy("/proc/self/status", ":"), '"/proc/self/status": is not as long as it says')
+        self.assert_one_line(self.copy("/proc/self/status", ":"), '"/proc/self/status": has more bytes than its size says')
         self.assertEqual(os.listdir(self.path("root")), [])
 
     def as_nobody(self):
@@ -1174,8 +1174,8 @@ class Errors(CopyTest):
         def limit_threads(number):
             subprocess.run(["prlimit", f"--pid={server.process.pid}", f"--nproc={number}:"], user=nobody, check=True)
 
-        for words, reason in ((["-r", self.path("in/tree"), ":pushed"], "cannot start a thread to write with"),
-                              (["-r", ":tree", self.path("out/pulled")], "cannot start a thread to listen with")):
+        for words, reason in ((["-r", self.path("in/tree"), ":pushed"], "cannot start a thread that writes files"),
+                              (["-r", ":tree", self.path("out/pulled")], "cannot start a thread that receives the answers")):
             # The thread that exceeds the limit depends on the threads that have already ended.
             for attempt in range(400 if SLOW == 1 else 40):
                 limit_threads(3 + attempt % 10)
@@ -1230,15 +1230,15 @@ class Errors(CopyTest):
 
     def test_flags(self):
         source = self.file("in/file", b"x")
-        for words, part in ((["a", "b"], '"b" is no HOST:PATH'), (["h:a", "h:b"], '"h:b" is on a server'),
-                            (["h:a", "g:b", "c"], '"g:b" is on another server'), (["h:a", "b", "c"], '"b" is no HOST:PATH'),
-                            ([source], "two names at least"), (["--bwlimit=x", source, "h:"], "--bwlimit"),
+        for words, part in ((["a", "b"], '"b" is not HOST:PATH'), (["h:a", "h:b"], '"h:b" is on a server'),
+                            (["h:a", "g:b", "c"], '"g:b" is on another server'), (["h:a", "b", "c"], '"b" is not HOST:PATH'),
+                            ([source], "at least two paths"), (["--bwlimit=x", source, "h:"], "--bwlimit"),
                             (["--serve"], "--root: is missing"), (["--serve", "--root=/nowhere"], "cannot serve \"/nowhere\""),
                             (["--serve", "--root=/", "x"], '"x" is unexpected'), (["--root=/", source, "h:"], "--root: is an option"),
                             (["--serve", "--root=/", "--delta"], "--delta: is an option"), (["--nonsense", "a", "h:"], "nonsense"),
-                            (["--server=x", source, "h:"], "--server is no option"), ([":a", "b"], '":a" is no HOST'),
-                            (["--timeout=1", source, "h:"], "--timeout: 5 to 604800 seconds"),
-                            (["--serve", "--root=/", "--timeout=nan"], "--timeout: 5 to"), (["-r", "", "h:a"], '"" is no name'), (["h:a", ""], '"" is no name')):
+                            (["--server=x", source, "h:"], "--server is not an option"), ([":a", "b"], '":a" is not HOST'),
+                            (["--timeout=1", source, "h:"], "--timeout: possible are 5 to 604800 seconds"),
+                            (["--serve", "--root=/", "--timeout=nan"], "--timeout: possible are 5 to"), (["-r", "", "h:a"], '"" is not a name'), (["h:a", ""], '"" is not a name')):
             with self.subTest(words):
                 self.assert_one_line(self.run_program(COPY, *words), re.escape(part))
         self.assert_one_line(self.run_program(COPY, "--serve", "--root=.", "--listen=203.0.113.9", "--device=soft0"), "203.0.113.9")

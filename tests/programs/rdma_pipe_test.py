@@ -491,13 +491,13 @@ class Ends(PipeTest):
             with self.subTest(begin.__name__):
                 sender, receiver = begin()
                 receiver.process.stdout.close()
-                self.assert_failed(receiver, "whoever reads standard output is gone")
-                self.assert_failed(sender, "whoever reads standard output is gone")
+                self.assert_failed(receiver, "the process that reads standard output has closed it")
+                self.assert_failed(sender, "the process that reads standard output has closed it")
 
     def test_the_reader_closes_before_a_sender_connects(self):
         receiver, _ = self.recv()
         receiver.process.stdout.close()
-        self.assert_failed(receiver, "whoever reads standard output is gone")
+        self.assert_failed(receiver, "the process that reads standard output has closed it")
 
     def test_head(self):
         receiver, port = self.recv()
@@ -506,8 +506,8 @@ class Ends(PipeTest):
         with open("/dev/zero", "rb") as zeroes:
             sender = self.send(port, stdin=zeroes)
         self.assertEqual(head.communicate()[0], bytes(1000))
-        self.assert_failed(receiver, "whoever reads standard output is gone")
-        self.assert_failed(sender, "whoever reads standard output is gone")
+        self.assert_failed(receiver, "the process that reads standard output has closed it")
+        self.assert_failed(sender, "the process that reads standard output has closed it")
 
     def test_the_disk_is_full(self):
         with open("/dev/full", "wb") as full:
@@ -536,10 +536,10 @@ class Ends(PipeTest):
         sender = self.send(port, chain_port, stdin=subprocess.PIPE)
         self.fill(sender)
         failing.process.stdout.close()
-        self.assert_failed(failing, "whoever reads standard output is gone")
-        self.assert_failed(sender, "whoever reads standard output is gone")
+        self.assert_failed(failing, "the process that reads standard output has closed it")
+        self.assert_failed(sender, "the process that reads standard output has closed it")
         for pipe in (first, last):
-            self.assert_failed(pipe, r"has lost another receiver: .*whoever reads standard output is gone")
+            self.assert_failed(pipe, r"has lost another receiver: .*the process that reads standard output has closed it")
 
     def test_the_disk_is_full_at_the_end(self):
         """One byte: the sender has read all of its input long before the error arrives."""
@@ -594,13 +594,13 @@ class Ends(PipeTest):
         last.read(MIB)
         last.process.stdout.close()
         for pipe in (last, first, sender):
-            self.assert_failed(pipe, "whoever reads standard output is gone")
+            self.assert_failed(pipe, "the process that reads standard output has closed it")
 
     def test_the_reader_at_the_end_of_a_chain_closes_while_it_is_idle(self):
         sender, first, last = self.idle_chain()
         last.process.stdout.close()
         for pipe in (last, first, sender):
-            self.assert_failed(pipe, "whoever reads standard output is gone")
+            self.assert_failed(pipe, "the process that reads standard output has closed it")
 
     def test_one_of_three_dies(self):
         receivers = [self.recv() for _ in range(3)]
@@ -623,7 +623,7 @@ class Ends(PipeTest):
             self.assertEqual(receiver.read(6), b"before")
         dead = receivers.pop(1)[0]
         dead.process.kill()
-        sender.wait_for(f"receiver .*pid {dead.pid}.* has failed, 2 left: ")
+        sender.wait_for(f"receiver .*pid {dead.pid}.* has failed, 2 receivers remain: ")
         sender.process.stdin.write(b"after")
         sender.process.stdin.close()
         for receiver, _ in receivers:
@@ -632,7 +632,7 @@ class Ends(PipeTest):
         status, err = sender.finish()
         self.assertEqual(status, 1, err)
         self.assertEqual(len(err.splitlines()), 2, err)
-        self.assertIn("1 of 3 receivers have not got everything; the others have", err)
+        self.assertIn("1 of 3 receivers did not get all data; the others did", err)
 
     def test_all_die(self):
         receivers = [self.recv() for _ in range(2)]
@@ -658,12 +658,12 @@ class Errors(PipeTest):
                 (SEND, ["h", "--block=1X"], ["--block", "1X"]),
                 (SEND, ["h", "--block=1G"], ["--block=1G"]),
                 (SEND, ["h", "--depth=1"], ["--depth=1", "2 to 256"]),
-                (SEND, ["h", "--block=64M", "--depth=256"], ["1G in all"]),
+                (SEND, ["h", "--block=64M", "--depth=256"], ["1G bytes in total"]),
                 (SEND, ["h", "--size=many"], ["--size", "many"]),
                 (SEND, ["h", "--on-failure=hope"], ["--on-failure=hope", "stop and continue"]),
-                (SEND, ["h", "--role=both"], ["--role is no option"]),
-                (SEND, ["h", "--threads=per-qp"], ["--threads is no option"]),
-                (SEND, ["h", "--shards=2"], ["--shards is no option"]),
+                (SEND, ["h", "--role=both"], ["--role is not an option"]),
+                (SEND, ["h", "--threads=per-qp"], ["--threads is not an option"]),
+                (SEND, ["h", "--shards=2"], ["--shards is not an option"]),
                 (SEND, ["h", "--bogus"], ["bogus"]),
                 (SEND, ["h", "-p", "70000"], ["70000"]),
                 (SEND, ["no-such-host.invalid", "--connect-timeout=1"], ["no-such-host.invalid"]),
@@ -672,8 +672,8 @@ class Errors(PipeTest):
                 (RECV, ["--timeout=nan"], ["--timeout"]),
                 (RECV, ["--no-output"], ["--no-output", "--forward"]),
                 (RECV, ["--forward=a,,b"], ["--forward", "a host is missing"]),
-                (RECV, ["--keep-serving"], ["--keep-serving is no option"]),
-                (RECV, ["--fsync"], ["--fsync", "no file"]),
+                (RECV, ["--keep-serving"], ["--keep-serving is not an option"]),
+                (RECV, ["--fsync"], ["--fsync", "not a file"]),
                 (RECV, ["--listen=192.0.2.77", "-p", "0"], ["192.0.2.77"])):
             with self.subTest(arguments):
                 self.assert_one_line(self.refused(program, *arguments), *parts)
@@ -690,13 +690,13 @@ class Errors(PipeTest):
 
     def test_a_server_of_another_program(self):
         server, port = self.start_server(PING_PONG, "--keep-serving")
-        self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "the client is no ping_pong_test")
+        self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "the client is not ping_pong_test")
         server.kill()
 
     def test_a_client_of_another_program(self):
         receiver, port = self.recv()
         self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"),
-                             "the other side is no rdma_send")
+                             "the sender is not rdma_send")
         with self.file(b"x") as file:
             self.assert_fine(self.send(port, stdin=file))
         self.assertEqual(receiver.finish()[0], 0)
@@ -712,7 +712,7 @@ class Errors(PipeTest):
         sender.process.stdin.write(b"fir")
         sender.process.stdin.flush()
         self.assertEqual(receiver.read(3), b"fir")
-        self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "has its sender already")
+        self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "already has a sender")
         sender.process.stdin.write(b"st")
         sender.process.stdin.close()
         self.assertEqual(receiver.read(2), b"st")

@@ -95,7 +95,7 @@ TEST_F(ResultFile, DoesNotFollowALinkOfAnotherUser) {
   plant_link("result", kNobody);
   for (const Status& outcome : {check_replaceable(path("result")), replace_file(path("result"), "result")}) {
     EXPECT_EQ(outcome.code(), std::errc::operation_not_permitted);
-    EXPECT_THAT(outcome.message(), HasSubstr(path("result") + ": it is a symbolic link of another user's"));
+    EXPECT_THAT(outcome.message(), HasSubstr(path("result") + ": it is a symbolic link that belongs to another user"));
   }
   EXPECT_EQ(read("secret"), "mine");
 }

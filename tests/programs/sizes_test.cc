@@ -32,8 +32,8 @@ TEST(ParseSize, QuotedTextCannotSteerATerminal) {
 }
 
 TEST(ParseSize, RefusesZeroAndOverflows) {
-  EXPECT_THAT(parse_size("0").error().context, HasSubstr("smallest is 1 byte"));
-  EXPECT_THAT(parse_size("0K").error().context, HasSubstr("smallest is 1 byte"));
+  EXPECT_THAT(parse_size("0").error().context, HasSubstr("smallest size is 1 byte"));
+  EXPECT_THAT(parse_size("0K").error().context, HasSubstr("smallest size is 1 byte"));
   EXPECT_THAT(parse_size("18446744073709551616").error().context, HasSubstr("too large"));
   EXPECT_THAT(parse_size("9223372036854775807").error().context, HasSubstr("too large"));
   EXPECT_THAT(parse_size("17179869184G").error().context, HasSubstr("too large"));
@@ -59,7 +59,7 @@ TEST(ParseSizes, NamesThePartThatIsWrong) {
   EXPECT_THAT(parse_sizes("1:").error().context, HasSubstr("\"\""));
   EXPECT_THAT(parse_sizes("8:1").error().context, HasSubstr("\"8:1\""));
   EXPECT_THAT(parse_sizes("5:7").error().context, HasSubstr("no power of two"));
-  EXPECT_THAT(parse_sizes("0:8").error().context, HasSubstr("smallest is 1 byte"));
+  EXPECT_THAT(parse_sizes("0:8").error().context, HasSubstr("smallest size is 1 byte"));
 }
 
 TEST(ParseSizes, HasABound) {

@@ -26,7 +26,7 @@ SEND, RECV, COPY = (os.path.join(BIN, name) for name in ("rdma_send", "rdma_recv
 SCRIPT_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/lib/common.sh")
 PLAY = (PING_PONG, "--device=soft0", "--iterations=10")
 MEASURE = (LAT_BW, "--device=soft0", "--ops=write", "--tests=lat", "--sizes=8", "--iterations=10", "--rounds=1")
-TALK = (MESH, "--local=2", "--device=soft0", "--total=4K")
+EXCHANGE = (MESH, "--local=2", "--device=soft0", "--total=4K")
 
 
 def run(command, seconds=60, **options):
@@ -53,7 +53,7 @@ class Streams(ProgramTest):
             return err
 
     def test_output_that_cannot_be_written_is_a_failure(self):
-        for command in (PLAY, MEASURE, TALK):
+        for command in (PLAY, MEASURE, EXCHANGE):
             err = self.assert_full(command)
             self.assertRegex(err, r"cannot write to standard output:? .*No space left on device")
 
@@ -68,14 +68,14 @@ class Streams(ProgramTest):
                              rf"^{os.path.basename(program)} version \d+\.\d+\.\d+\n$")
 
     def test_results_that_cannot_be_written_are_a_failure(self):
-        for command, flag in ((MEASURE, "json"), (TALK, "json"), (TALK, "heatmap")):
+        for command, flag in ((MEASURE, "json"), (EXCHANGE, "json"), (EXCHANGE, "heatmap")):
             with self.subTest(flag):
                 self.assert_one_line(self.run_program(*command, f"--{flag}=/dev/full"), "/dev/full", "No space left")
 
     def test_results_are_added_to_the_file_that_standard_output_is(self):
         with tempfile.TemporaryDirectory() as folder:
             log = os.path.join(folder, "log")
-            for command in (MEASURE, TALK):
+            for command in (MEASURE, EXCHANGE):
                 for name in ("stdout", "stderr"):
                     with self.subTest((command, name)):
                         with open(log, "w", encoding="utf-8") as file:
@@ -98,7 +98,7 @@ class Streams(ProgramTest):
             with self.subTest(numbers):
                 status, _ = run(with_closed(numbers, *without_device), stdout=subprocess.DEVNULL)
                 self.assertEqual(status, 0)
-        for command in (without_device, MEASURE, TALK):
+        for command in (without_device, MEASURE, EXCHANGE):
             with self.subTest(command):  # its output is lost, which its exit status reports
                 self.assertEqual(run(with_closed((0, 1, 2), *command), stdout=subprocess.DEVNULL)[0], 1)
 
@@ -135,7 +135,7 @@ class Terminals(ProgramTest):
 
     def test_tables_fit(self):
         for columns in (80, 120, 200):
-            for command, table in ((MEASURE, r"(op|write) "), (TALK, r"(\[\d\] )?(to|all|\d) ")):
+            for command, table in ((MEASURE, r"(op|write) "), (EXCHANGE, r"(\[\d\] )?(to|all|\d) ")):
                 lines = [line for line in self.on_terminal(columns, *command) if re.match(table, line)]
                 self.assertGreaterEqual(len(lines), 2)
                 for line in lines:
@@ -192,7 +192,7 @@ class Terminals(ProgramTest):
 class Signals(ProgramTest):
     def test_ignored_ends_of_child_processes(self):
         ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        for command in (PLAY, MEASURE, TALK):
+        for command in (PLAY, MEASURE, EXCHANGE):
             with self.subTest(command):
                 self.assert_success(self.run_program(*command, preexec_fn=ignore))
 
@@ -253,16 +253,16 @@ class Listening(ProgramTest):
         for program in (PING_PONG, LAT_BW):
             with self.subTest(program):
                 server, port = self.start_server(program)
-                server.wait_for(r"listening on port \d+ at every address of this machine: whoever reaches it can connect")
+                server.wait_for(r"listening on port \d+ at every address of this host: every client that can reach it can connect")
                 self.assertTrue(self.reaches("::1", port))
                 server, port = self.start_server(program, "--listen=127.0.0.1")
-                server.wait_for(r"listening on port \d+ at 127\.0\.0\.1: whoever reaches that can connect")
+                server.wait_for(r"listening on port \d+ at 127\.0\.0\.1: every client that can reach it can connect")
                 self.assertTrue(self.reaches("127.0.0.1", port))
                 self.assertFalse(self.reaches("::1", port))
 
     def test_a_server_of_files_prints_its_address(self):
-        for flags, where in (((), r"at 127\.0\.0\.1: whoever reaches that can connect"),
-                             (("--listen=::",), "at every address of this machine: whoever reaches it can connect")):
+        for flags, where in (((), r"at 127\.0\.0\.1: every client that can reach it can connect"),
+                             (("--listen=::",), "at every address of this host: every client that can reach it can connect")):
             with self.subTest(flags):
                 server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0",
                                     "--device=soft0", *flags)
@@ -278,15 +278,15 @@ class Listening(ProgramTest):
             self.assertEqual((ran.returncode, ran.stdout), expected, ran.stderr)
 
     def test_a_receiver_prints_its_address(self):
-        for flags, where in (((), "every address"), (("--listen=::1",), "::1: whoever")):
+        for flags, where in (((), "every address"), (("--listen=::1",), "::1: every client")):
             receiver = subprocess.Popen((RECV, "-p", "0", "--timeout=0.1", "--device=soft0", *flags),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             err = receiver.communicate(timeout=60 * SLOW)[1].decode()
             self.assertRegex(err, rf"^rdma_recv: listening on port \d+ at {where}")
 
     def test_only_servers_listen(self):
-        for command, why in (((PING_PONG, "--role=client"), "a client does not listen"), ((PING_PONG,), "is for --role=server"),
-                             ((LAT_BW,), "is for --role=server"), (TALK, "with --local all nodes listen at 127.0.0.1")):
+        for command, why in (((PING_PONG, "--role=client"), "a client does not listen"), ((PING_PONG,), "works only with --role=server"),
+                             ((LAT_BW,), "works only with --role=server"), (EXCHANGE, "with --local all nodes listen at 127.0.0.1")):
             with self.subTest(command):
                 self.assert_one_line(self.run_program(*command, "--listen=127.0.0.1"), "--listen", why)
 
@@ -296,7 +296,7 @@ class Listening(ProgramTest):
         nodes = [self.start(MESH, cluster, f"--rank={rank}", "--device=soft0", "--total=4K", "--listen=127.0.0.1")
                  for rank in range(2)]
         for rank, node in enumerate(nodes):
-            node.wait_for(rf"node {rank}: listening on port {ports[rank]} at 127\.0\.0\.1: whoever")
+            node.wait_for(rf"node {rank}: listening on port {ports[rank]} at 127\.0\.0\.1: every client")
             self.assertEqual(node.finish()[0], 0)
 
 

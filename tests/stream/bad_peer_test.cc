@@ -31,7 +31,7 @@ class BadPeerTest : public ::testing::Test {
     large.read_blocks = 16;
     return config_for(large);
   }
-  void meet() {
+  void synchronize() {
     peer_->say_hello();
     auto opened = opening_.get();
     if (!opened) FAIL() << opened.status().message();
@@ -85,44 +85,44 @@ TEST_F(BadPeerTest, NoHello) {
 }
 
 TEST_F(BadPeerTest, AMessageInAStreamOfBytes) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kAnnounce},
                     Announcement{.region = {.length = 5}, .message_bytes = 5}.encode());
   expect_refused("announces 5 bytes, which is more than it may");
 }
 
 TEST_F(BadPeerTest, TakesAPartThatWasNotAnnounced) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
   expect_refused("has taken 1 parts, of 0");
 }
 
 TEST_F(BadPeerTest, ASecondHello) {
-  meet();
+  synchronize();
   peer_->say_hello();
   expect_refused("a second HELLO");
 }
 
 TEST_F(BadPeerTest, ASegmentWithoutHeader) {
-  meet();
+  synchronize();
   (void)peer_->send(pattern(15));
   expect_refused("of 15 bytes");
 }
 
 TEST_F(BadPeerTest, AnUnknownKind) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = static_cast<SegmentKind>(77)});
   expect_refused("unknown kind 77");
 }
 
 TEST_F(BadPeerTest, ALengthThatIsWrong) {
-  meet();
+  synchronize();
   (void)peer_->send_as({.kind = SegmentKind::kEnd, .length = 1024}, pattern(10));
   expect_refused("says that 1024 bytes follow");
 }
 
 TEST_F(BadPeerTest, ABlockWithoutBytes) {
-  meet();
+  synchronize();
   (void)peer_->send_data({});
   expect_refused("a block without bytes");
 }
@@ -133,31 +133,31 @@ TEST_F(BadPeerTest, APeerWithoutImmediateData) {
 }
 
 TEST_F(BadPeerTest, DataWithAHeader) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kData}, pattern(10));
   expect_refused("data with a header");
 }
 
 TEST_F(BadPeerTest, ImmediateDataOfAnotherKind) {
-  meet();
+  synchronize();
   (void)peer_->send_imm(immediate_of(SegmentKind::kEnd, 0), pattern(8));
   expect_refused("of kind 4 by immediate data");
 }
 
 TEST_F(BadPeerTest, ACreditByImmediateDataWithBytes) {
-  meet();
+  synchronize();
   (void)peer_->send_imm(immediate_of(SegmentKind::kCredit, 0), pattern(8));
   expect_refused("a credit, with bytes");
 }
 
 TEST_F(BadPeerTest, ACreditBeyondItsRange) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = kCreditModulus});
   expect_refused("with a credit of 16777216");
 }
 
 TEST_F(BadPeerTest, ACreditTooMany) {
-  meet();
+  synchronize();
   ASSERT_TRUE(stream_.write(pattern(2048), soon()).ok());
   ASSERT_TRUE(stream_.flush(soon()).ok());
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 3});
@@ -165,7 +165,7 @@ TEST_F(BadPeerTest, ACreditTooMany) {
 }
 
 TEST_F(BadPeerTest, ACreditThatIsTakenBack) {
-  meet();
+  synchronize();
   ASSERT_TRUE(stream_.write(pattern(2048), soon()).ok());
   ASSERT_TRUE(stream_.flush(soon()).ok());
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 2});
@@ -174,13 +174,13 @@ TEST_F(BadPeerTest, ACreditThatIsTakenBack) {
 }
 
 TEST_F(BadPeerTest, ACreditWithBytes) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kCredit}, pattern(1));
   expect_refused("a credit with bytes");
 }
 
 TEST_F(BadPeerTest, MoreBlocksThanItsCredits) {
-  meet();
+  synchronize();
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_TRUE(peer_->send_data(pattern(1024, i * 1024)).ok());
   }
@@ -197,7 +197,7 @@ TEST_F(BadPeerTest, MoreBlocksThanItsCredits) {
 
 /// The device refuses it, at both ends.
 TEST_F(BadPeerTest, ABlockThatIsTooLarge) {
-  meet();
+  synchronize();
   const Completion sent = peer_->send_data(pattern(1025));
   EXPECT_FALSE(sent.ok());
   const auto read = stream_.next(soon());
@@ -206,7 +206,7 @@ TEST_F(BadPeerTest, ABlockThatIsTooLarge) {
 }
 
 TEST_F(BadPeerTest, AnEndBeforeAllBytesHaveArrived) {
-  meet();
+  synchronize();
   EXPECT_TRUE(peer_->send_data(pattern(10)).ok());
   WireWriter total;
   total.put(std::uint64_t{11});
@@ -215,13 +215,13 @@ TEST_F(BadPeerTest, AnEndBeforeAllBytesHaveArrived) {
 }
 
 TEST_F(BadPeerTest, AnEndOfAnotherLength) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kEnd}, pattern(7));
   expect_refused("told in 7 bytes");
 }
 
 TEST_F(BadPeerTest, BytesAfterTheEnd) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kEnd}, std::vector<std::byte>(8));
   (void)peer_->send_data(pattern(10));
   std::vector<std::byte> none;
@@ -230,13 +230,13 @@ TEST_F(BadPeerTest, BytesAfterTheEnd) {
 }
 
 TEST_F(BadPeerTest, ReportsAllAsTakenBeforeTheEnd) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kFinished});
   expect_refused("says that all is taken");
 }
 
 TEST_F(BadPeerTest, ReportsAllAsTakenWhileItHoldsBlocks) {
-  meet();
+  synchronize();
   ASSERT_TRUE(stream_.write(pattern(10), soon()).ok());
   auto finishing = std::async(std::launch::async, [this] { return stream_.finish(soon()); });
   EXPECT_EQ(peer_->hear().header.kind, SegmentKind::kData);
@@ -246,7 +246,7 @@ TEST_F(BadPeerTest, ReportsAllAsTakenWhileItHoldsBlocks) {
 }
 
 TEST_F(BadPeerTest, AnAbortWithoutReason) {
-  meet();
+  synchronize();
   (void)peer_->send({.kind = SegmentKind::kAbort}, pattern(1));
   EXPECT_EQ(stream_.next(soon()).code(), Errc::kAborted);
 }

@@ -28,13 +28,13 @@ void DirectOutlet::push(const BufferSlice& slice, std::shared_ptr<const void> ke
 
 void DirectOutlet::abort(const std::string& reason) {
   if (outcome_) return;
-  outcome_ = make_error(Errc::kAborted, "given up on this side");
+  outcome_ = make_error(Errc::kAborted, "this process has aborted the stream");
   stream_.abort(reason);
 }
 
 Status DirectOutlet::join() {
   if (!outcome_ && total_) end(programs::explained(endpoint_, conclude(*total_)));
-  return outcome_ ? *outcome_ : make_error(Errc::kWrongState, "join() wants finish() or abort() before");
+  return outcome_ ? *outcome_ : make_error(Errc::kWrongState, "call finish() or abort() before join()");
 }
 
 void DirectOutlet::look() {

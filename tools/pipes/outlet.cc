@@ -18,7 +18,7 @@ Status Outlet::conclude(const Total& total) {
   const auto verdict = Verdict::decode(*message);
   if (!verdict) return verdict.error();
   if (!verdict->failure) return {};
-  return make_error(Errc::kAborted, "the receiver, " + endpoint_.peer() + ", says: " + *verdict->failure);
+  return make_error(Errc::kAborted, "receiver " + endpoint_.peer() + " reports: " + *verdict->failure);
 }
 
 Status Outlet::why_ended() {

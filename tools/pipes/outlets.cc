@@ -152,7 +152,8 @@ void Outlets::on_outlet_failure(const Outlet& outlet, const HostPort& receiver, 
     }
     gave_way_.push_back({&outlet, receiver});
   }
-  callbacks_.say("receiver " + peer + " lets another sender go first; it is asked again as soon as there is input");
+  callbacks_.say("receiver " + peer +
+                 " serves another sender first; this sender connects to it again as soon as there is input");
 }
 
 void Outlets::on_failure(const std::string& who, const Status& why) {
@@ -169,7 +170,8 @@ void Outlets::on_failure(const std::string& who, const Status& why) {
     callbacks_.over(why);
   }
   if (options_.on_failure == OnFailure::kStop || left == 0) return;
-  callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) + " left: " + programs::reason_text(why));
+  callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) +
+                 (left == 1 ? " receiver remains: " : " receivers remain: ") + programs::reason_text(why));
 }
 
 void Outlets::on_disconnected() {
@@ -197,7 +199,7 @@ Status Outlets::finish(const Total& total) {
   const std::lock_guard lock(mutex_);
   if (failure_.ok() || left_ == 0 || options_.on_failure == OnFailure::kStop) return failure_;
   return make_error(failure_.code(), std::to_string(asked_ - left_) + " of " + std::to_string(asked_) +
-                                         " receivers have not got everything; the others have");
+                                         " receivers did not get all data; the others did");
 }
 
 void Outlets::abort(const std::string& reason) {

@@ -11,17 +11,20 @@
 #include "support/sizes.h"
 
 DEFINE_int32(p, 0, "--port");
-DEFINE_string(block, "512K", "bytes of a block, 4K to 64M (K and M are powers of 1024); the receivers follow");
-DEFINE_int32(depth, 4, "blocks that each receiver has for what comes, 2 to 256");
-DEFINE_bool(no_checksum, false, "the receivers do not compare what they have got with what was read");
-DEFINE_string(size, "", "bytes that will come, for the progress; K, M and G are powers of 1024; of a file it is known");
+DEFINE_string(block, "512K",
+              "bytes of each block, 4K to 64M (K and M are powers of 1024); the receivers use the same value");
+DEFINE_int32(depth, 4, "2 to 256: number of blocks that each receiver has for incoming data");
+DEFINE_bool(no_checksum, false, "do not compare the checksum of the received data with that of the input");
+DEFINE_string(
+    size, "",
+    "expected number of bytes, for the progress display; K, M and G are powers of 1024. Not needed if standard "
+    "input is a file");
 DEFINE_string(on_failure, "stop",
-              "what becomes of the other receivers when one is lost, or cannot write. stop: all end; continue: it goes "
-              "on with the "
-              "others, and the exit status is 1 in the end");
-DEFINE_bool(no_progress, false, "show no progress, also where standard error is a terminal");
-DEFINE_bool(stats, false, "a line at the end: bytes, time, rate, processor time, checksum");
-DEFINE_bool(verbose, false, "-v: say who is connected");
+              "what happens to the other receivers if one is lost or cannot write. stop: all of them end; continue: "
+              "they continue, and the exit status at the end is 1");
+DEFINE_bool(no_progress, false, "show no progress, even if standard error is a terminal");
+DEFINE_bool(stats, false, "print one line at the end: bytes, time, rate, processor time, checksum");
+DEFINE_bool(verbose, false, "-v: print the address of each connected peer");
 DECLARE_int32(port);
 DECLARE_string(polling);
 
@@ -77,7 +80,7 @@ Result<std::vector<HostPort>> read_receivers(const std::vector<std::string>& wor
     auto parsed = parse_host(word);
     if (!parsed) {
       return make_error(Errc::kInvalidArgument,
-                        '"' + printable(word, 200) + "\" is no HOST[:PORT]: " + parsed.error().context);
+                        '"' + printable(word, 200) + "\" is not HOST[:PORT]: " + parsed.error().context);
     }
     receivers.push_back({.host = std::move(parsed->host), .port = parsed->port.value_or(port)});
   }
@@ -95,11 +98,13 @@ std::vector<std::string> split_list(std::string_view text) {
 }
 
 void append_common_help(programs::Help& help, const char* port) {
-  help.groups.push_back({"What it says, on standard error", {{"no_progress", ""}, {"stats", ""}, {"verbose", ""}}});
+  help.groups.push_back({"Output on standard error", {{"no_progress", ""}, {"stats", ""}, {"verbose", ""}}});
   help.groups.push_back(
-      {"The connection",
+      {"Connection",
        {{"port", "N", port},
-        {"connect_timeout", "SECONDS", "how long to go on trying to reach a receiver, and to wait for what it answers"},
+        {"connect_timeout", "SECONDS",
+         "number of seconds for which it tries to connect to a receiver, and for which it then waits for each "
+         "answer of the receiver"},
         {"silent_peer_after", "SECONDS"},
         {"connector", "KIND"},
         {"polling", "busy|channel|epoll|adaptive"}}});

@@ -93,7 +93,7 @@ Status QueueOutlet::send_all() {
   for (;;) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !pieces_.empty() || total_ || aborted_ || !endpoint_.alive(); });
-    if (aborted_) return make_error(Errc::kAborted, "given up on this side");
+    if (aborted_) return make_error(Errc::kAborted, "this process has aborted the stream");
     if (pieces_.empty() && total_) {
       const Total total = *total_;
       lock.unlock();

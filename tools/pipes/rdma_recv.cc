@@ -5,12 +5,13 @@
 #include "support/listen_flag.h"
 #include "support/program.h"
 
-DEFINE_double(timeout, 0, "seconds to wait for a sender's first byte, or the end of its empty input; 0: for ever");
-DEFINE_string(
-    forward, "",
-    "HOST[:PORT],...: pass everything on to the rdma_recv there, from the memory where it has come, while it comes");
-DEFINE_bool(no_output, false, "with --forward: write nothing here");
-DEFINE_bool(fsync, false, "what was written is on the disk before the sender hears that it is");
+DEFINE_double(timeout, 0,
+              "seconds to wait for the first byte of a sender, or for the end of an empty input. 0: no limit");
+DEFINE_string(forward, "",
+              "HOST[:PORT],...: send the data on to rdma_recv on these hosts while it arrives, from the memory that it "
+              "arrived in");
+DEFINE_bool(no_output, false, "with --forward: do not write the data to standard output");
+DEFINE_bool(fsync, false, "write the data to the disk (fsync) before the sender is told that it is written");
 
 namespace rdmacomm::pipes {
 namespace {
@@ -19,29 +20,27 @@ programs::Help help() {
   programs::Help help{
       .usage = "rdma_recv [-p PORT] [OPTION...] > FILE",
       .purpose =
-          "Waits for one rdma_send, and writes to its standard output what that reads from its standard input. It "
-          "ends\n"
-          "with 0 when everything has come, is written, and is what was sent. With --forward it passes everything on,\n"
-          "too, and speaks for those behind it: the sender hears that all is well when it is well with all of them.",
-      .groups = {{"What becomes of it",
+          "Waits for one rdma_send, and writes the data that rdma_send reads from its standard input to standard "
+          "output. It ends with exit status 0 if all data has arrived, is written, and is equal to the sent data. With "
+          "--forward it also sends the data on to further receivers; the sender then gets success only if all of them "
+          "have succeeded.",
+      .groups = {{"Data",
                   {{"forward", "HOST[:PORT],..."}, {"no_output", ""}, {"fsync", ""}, {"on_failure", "stop|continue"}}},
-                 {"Who may send",
+                 {"Sender",
                   {{"timeout", "SECONDS"},
                    {"listen", "ADDRESS",
-                    "the address to listen at; without it: every one of this machine. Nobody is asked for a password: "
-                    "whoever "
-                    "reaches the port can send"}}}},
+                    "address to listen at. Without it: every address of this host. Senders need no password: every "
+                    "sender that can reach the port can send"}}}},
       .closing =
-          "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not: the sender is\n"
-          "lost or gives up, whoever reads standard output goes, the disk is full, a receiver behind is lost. What "
-          "was\n"
-          "written by then stays.\n\n"
+          "Exit status: 0 on success; 1 on failure, with one line on standard error that gives the reason. It fails if "
+          "the sender is lost or gives up, if the process that reads standard output ends, if the disk is full, or if "
+          "a further receiver is lost. Data that is already written stays.\n\n"
           "Examples:\n"
           "  rdma_recv -p 2021 | tar x\n"
-          "  rdma_recv --forward=node3 > copy                       on node2: for itself, and on to node3\n"
-          "  rdma_recv --forward=node3,node4 --no-output            only on",
+          "  rdma_recv --forward=node3 > copy               # keeps a copy and sends it on\n"
+          "  rdma_recv --forward=node3,node4 --no-output    # only sends it on",
   };
-  append_common_help(help, "TCP port to listen at; 0: any free one");
+  append_common_help(help, "TCP port to listen at. 0: any free port");
   return help;
 }
 
@@ -66,7 +65,8 @@ Result<ReceiverOptions> read_options(const std::vector<std::string>& words) {
     options.forward = std::move(*forward);
   }
   if (!options.output && options.forward.empty()) {
-    return make_error(Errc::kInvalidArgument, "--no-output: there is no --forward, so nothing would become of it");
+    return make_error(Errc::kInvalidArgument,
+                      "--no-output: works only with --forward; without it the data would be lost");
   }
   return options;
 }

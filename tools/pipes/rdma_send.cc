@@ -8,31 +8,33 @@ programs::Help help() {
   programs::Help help{
       .usage = "rdma_send HOST[:PORT]... [OPTION...] < FILE",
       .purpose =
-          "Sends its standard input to each HOST, where rdma_recv writes it to its standard output. What is read goes\n"
-          "once into registered memory, and from there to all of them. It ends with 0 when each of them has written\n"
-          "everything, and has found that it is what was read. Who starts first does not matter, within\n"
-          "--connect-timeout.",
-      .groups = {{"What is sent",
+          "Sends its standard input to each HOST, where rdma_recv writes the data to its standard output. The input is "
+          "read once into registered memory, and sent from there to all receivers. It ends with exit status 0 if every "
+          "receiver has written all data, and the data was equal to the input. Sender and receivers can be started in "
+          "any order, if the receivers start within --connect-timeout.",
+      .groups = {{"Data",
                   {{"block", "BYTES"},
                    {"depth", "N"},
                    {"no_checksum", ""},
                    {"on_failure", "stop|continue"},
                    {"size", "BYTES"}}}},
       .closing =
-          "Exit status: 0 when every receiver has everything; 1, with one line on standard error that says why, when "
-          "not.\n"
-          "A receiver that is lost, or cannot write, ends the sender, too, within a second.\n\n"
+          "Exit status: 0 if every receiver has all data; otherwise 1, with one line on standard error that gives the "
+          "reason. If a receiver is lost or cannot write, the sender ends within a second, unless it has other "
+          "receivers and --on-failure=continue.\n\n"
           "Examples:\n"
-          "  rdma_recv > copy                                       on node2\n"
-          "  rdma_send node2 < file                                 on node1\n"
-          "  tar c tree | rdma_send node2 node3 node4 --stats       to three, each with rdma_recv | tar x",
+          "  rdma_recv > copy                                   # on node2\n"
+          "  rdma_send node2 < file                             # on node1\n"
+          "  rdma_recv | tar x                                  # on node2, node3, node4\n"
+          "  tar c tree | rdma_send node2 node3 node4 --stats   # on node1",
   };
-  append_common_help(help, "1 to 65535: TCP port of receivers that are named without one");
+  append_common_help(help, "1 to 65535: TCP port of each HOST that is given without a port");
   return help;
 }
 
 Result<SenderOptions> read_options(const std::vector<std::string>& words) {
-  if (words.empty()) return make_error(Errc::kInvalidArgument, "no receiver: rdma_send HOST[:PORT]..., see --help");
+  if (words.empty())
+    return make_error(Errc::kInvalidArgument, "no receiver is given: rdma_send HOST[:PORT]...; see --help");
   auto flags = read_pipe_flags(programs::Role::kClient);
   if (!flags) return flags.error();
   const auto terms = read_terms();

@@ -29,10 +29,11 @@ constexpr std::chrono::milliseconds kLookAtReader{200};
 /// answer.
 constexpr std::chrono::seconds kPlacePatience{5};
 /// The time for the sender to receive the final verdict and disconnect.
-constexpr std::chrono::seconds kGoodbye{2};
+constexpr std::chrono::seconds kVerdictTime{2};
 
 Error reader_is_gone() {
-  return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
+  return make_error(std::make_error_code(std::errc::broken_pipe),
+                    "the process that reads standard output has closed it");
 }
 
 /// Serves one sender. Until its first byte has arrived it may have to give way to others, which wait for its place.
@@ -59,7 +60,7 @@ class SenderHooks final : public SessionHooks {
   Status post_connecting(const EndPoint& endpoint) override {
     const std::lock_guard lock(mutex_);
     if (sender_.address != endpoint.peer_address()) {
-      return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
+      return make_error(Errc::kWrongState, "the terms of " + endpoint.peer() + " are not known");
     }
     places_.set_dismissal(*sender_.guest, [this, weak = WeakEndPoint(endpoint)](const Error& why) {
       const EndPoint held = weak.lock();
@@ -71,7 +72,7 @@ class SenderHooks final : public SessionHooks {
   }
   /// A sender whose handshake failed gives its place to another one.
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
-    leave(peer.substr(0, peer.find(" (")));
+    remove_sender(peer.substr(0, peer.find(" (")));
     return false;
   }
 
@@ -89,11 +90,12 @@ class SenderHooks final : public SessionHooks {
   }
   /// The sender's first byte has arrived, so this run belongs to it. Its name is printed in any case, and all others
   /// are refused.
-  /// Returns  kTimeout: it was dismissed before
+  /// Returns  kServerBusy: it was dismissed before
   Status take(const EndPoint& sender) {
     {
       const std::lock_guard lock(mutex_);
-      if (!places_.keep(*sender_.guest)) return make_error(Errc::kTimeout, "it was told to give way to another one");
+      if (!places_.keep(*sender_.guest))
+        return make_error(Errc::kServerBusy, "its place was given to another sender that waits");
       sender_.taken = true;
       places_.close();
     }
@@ -101,7 +103,7 @@ class SenderHooks final : public SessionHooks {
     return {};
   }
   /// The sender has disconnected, and another one may take its place.
-  void wait_for_another(const EndPoint& sender) { leave(sender.peer_address()); }
+  void wait_for_another(const EndPoint& sender) { remove_sender(sender.peer_address()); }
 
   [[nodiscard]] Terms terms() {
     const std::lock_guard lock(mutex_);
@@ -130,15 +132,14 @@ class SenderHooks final : public SessionHooks {
   Error refusal(const Error& why) {
     const std::lock_guard lock(mutex_);
     if (why.code != Errc::kServerBusy) return why;
-    if (sender_.taken)
-      return make_error(Errc::kWrongState, "this rdma_recv has its sender already: " + sender_.address);
-    return make_error(Errc::kServerBusy, "other senders wait for this rdma_recv, too");
+    if (sender_.taken) return make_error(Errc::kWrongState, "this rdma_recv already has a sender: " + sender_.address);
+    return make_error(Errc::kServerBusy, "other senders already wait for this rdma_recv");
   }
   void gave_way(const std::string& address) {
     const std::lock_guard lock(mutex_);
     if (sender_.address == address) sender_.gave_way = true;
   }
-  void leave(const std::string& address) {
+  void remove_sender(const std::string& address) {
     {
       const std::lock_guard lock(mutex_);
       if (sender_.address == address) {
@@ -146,7 +147,7 @@ class SenderHooks final : public SessionHooks {
         wake_.clear();
       }
     }
-    places_.leave(address);
+    places_.remove(address);
   }
 
   programs::GuestPlaces places_;
@@ -209,7 +210,7 @@ class Receiver {
   /// A receiver to which data is passed on has failed, so the run is useless. From any thread.
   void over(const Status& why) {
     wake_.signal();
-    stream_.abort("it cannot be passed on: " + programs::reason_text(why));
+    stream_.abort("the receiver cannot send the data on: " + programs::reason_text(why));
   }
 
   /// The sender has sent something. Only now does this receiver connect to the next receivers. A client that sends
@@ -255,12 +256,13 @@ class Receiver {
     if (!total) return total.error();
     if (Status begun = begin(); !begun.ok()) return begun;
     if (total->bytes != progress_.bytes()) {
-      return make_error(std::make_error_code(std::errc::io_error),
-                        std::to_string(progress_.bytes()) + " bytes have come of " + std::to_string(total->bytes));
+      return make_error(
+          std::make_error_code(std::errc::io_error),
+          std::to_string(progress_.bytes()) + " of " + std::to_string(total->bytes) + " bytes have arrived");
     }
     if (checked_ && total->checksum != checksum_.value()) {
       return make_error(std::make_error_code(std::errc::io_error),
-                        "what has come is not what was sent: the checksums differ");
+                        "the received data is not the data that was sent: the checksums differ");
     }
     if (outlets_) {
       if (Status passed_on = outlets_->finish(*total); !passed_on.ok()) return passed_on;
@@ -293,12 +295,11 @@ class Receiver {
   /// Sends the verdict to the sender. If all is well, the sender then disconnects.
   Status tell(const Status& outcome) {
     const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = programs::reason_text(outcome)};
-    Status told = sender_.send_message(verdict.encode(), Deadline::after(kGoodbye));
+    Status told = sender_.send_message(verdict.encode(), Deadline::after(kVerdictTime));
     if (!told.ok()) {
-      return make_error(told.code(),
-                        "all is written, but the sender is gone, and was not told: " + told.error().context);
+      return make_error(told.code(), "all data is written, but the sender could not be told: " + told.error().context);
     }
-    if (outcome.ok()) (void)sender_.receive_message(Deadline::after(kGoodbye));
+    if (outcome.ok()) (void)sender_.receive_message(Deadline::after(kVerdictTime));
     return {};
   }
 
@@ -342,9 +343,9 @@ Result<EndPoint> wait_for_sender(const ServerSession& session, std::optional<std
 /// Whether a run without data has failed because of the sender. Not if the sender itself sent a reason, nor if
 /// something was missing locally.
 bool is_senders_fault(std::error_code code) {
-  const auto faults = {Errc::kPeerLost,    Errc::kPeerClosed,      Errc::kTimeout,
-                       Errc::kBadMessage,  Errc::kVersionMismatch, Errc::kIncompatiblePeer,
-                       Errc::kLocalLength, Errc::kFlushed,         Errc::kLocalQueuePair};
+  const auto faults = {Errc::kPeerLost,        Errc::kPeerClosed,       Errc::kTimeout,     Errc::kBadMessage,
+                       Errc::kVersionMismatch, Errc::kIncompatiblePeer, Errc::kLocalLength, Errc::kFlushed,
+                       Errc::kLocalQueuePair,  Errc::kServerBusy};
   return std::ranges::any_of(faults, [code](Errc fault) { return code == fault; });
 }
 
@@ -393,9 +394,9 @@ Status run_receiver(const ReceiverOptions& options) {
                                   deadline, received);
     if (received || !(is_senders_fault(outcome.code()) || hooks->has_given_way())) return outcome;
     report.failed((*sender).peer(),
-                  (hooks->has_given_way() ? (*sender).peer() + " gives way to another sender that waits"
+                  (hooks->has_given_way() ? (*sender).peer() + " lost its place to another sender that waits"
                                           : programs::reason_text(outcome)) +
-                      "; it had sent nothing: the next sender is waited for");
+                      "; it had sent no data; waiting for the next sender");
     (void)(*sender).close();
     hooks->wait_for_another(*sender);
   }

@@ -21,7 +21,7 @@ Error input_error(std::error_code code) {
   return make_error(code, "cannot read standard input");
 }
 Error output_error(std::error_code code) {
-  if (code == std::errc::broken_pipe) return make_error(code, "whoever reads standard output is gone");
+  if (code == std::errc::broken_pipe) return make_error(code, "the process that reads standard output has closed it");
   return make_error(code, "cannot write to standard output");
 }
 Error woken() {
@@ -101,7 +101,8 @@ Result<Output> Output::open(int fd, int wake_fd, bool sync) {
   if (access_of(fd) == O_RDONLY) return output_error(std::make_error_code(std::errc::bad_file_descriptor));
   const bool file = S_ISREG(about.st_mode) || S_ISBLK(about.st_mode);
   if (sync && !file) {
-    return make_error(Errc::kInvalidArgument, "--fsync: standard output is no file, so it cannot be brought to a disk");
+    return make_error(Errc::kInvalidArgument,
+                      "--fsync: standard output is not a file, so it cannot be synchronized with a disk");
   }
   Output output(fd, wake_fd, sync);
   output.waits_ = !file && (!S_ISCHR(about.st_mode) || ::isatty(fd) == 1);  // /dev/null always has room

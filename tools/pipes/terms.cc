@@ -24,19 +24,22 @@ WireWriter begin(Kind kind) {
 
 /// Reads and checks the header.
 Status check_head(WireReader& reader, Kind kind, const char* what) {
+  const std::string role = kind == Kind::kVerdict ? "receiver" : "sender";
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
   const auto said = reader.get<std::uint8_t>();
   if (!reader.ok() || magic != kMagic) {
-    return make_error(Errc::kBadMessage, std::string("the other side is no ") + what);
+    return make_error(Errc::kBadMessage, "the " + role + " is not " + what + ": check host and port");
   }
   if (version != kVersion) {
-    return make_error(Errc::kVersionMismatch, std::string("the other side's ") + what + " speaks version " +
-                                                  std::to_string(version) + ", this one version " +
+    return make_error(Errc::kVersionMismatch, "the " + role + "'s " + what + " uses version " +
+                                                  std::to_string(version) + " of the protocol, this program version " +
                                                   std::to_string(kVersion));
   }
   if (said == static_cast<std::uint8_t>(kind)) return {};
-  return make_error(Errc::kBadMessage, std::string("a message of the other side's ") + what + " is not what is due");
+  return make_error(Errc::kBadMessage, "the " + role + "'s " + what + " sent a message of kind " +
+                                           std::to_string(said) + ", but kind " +
+                                           std::to_string(static_cast<int>(kind)) + " was expected");
 }
 
 /// A flag and the number after it, which is 0 without the flag.
@@ -59,7 +62,7 @@ Status Terms::validate() const {
   }
   if (std::uint64_t{block_bytes} * blocks <= kMaxBytes) return {};
   return make_error(Errc::kInvalidArgument, std::to_string(blocks) + " blocks of " + size_text(block_bytes) +
-                                                " bytes: possible are " + size_text(kMaxBytes) + " in all");
+                                                " bytes: at most " + size_text(kMaxBytes) + " bytes in total");
 }
 
 std::vector<std::byte> Terms::encode() const {
@@ -84,7 +87,7 @@ Result<Terms> Terms::decode(std::span<const std::byte> bytes) {
   bool bad = checksum > kXxh3;
   terms.size = optional_number(known, reader.get<std::uint64_t>(), bad);
   if (bad || !reader.ok() || reader.remaining() != 0) {
-    return make_error(Errc::kBadMessage, "the terms of the sender cannot be read");
+    return make_error(Errc::kBadMessage, "the terms that the sender sent cannot be decoded");
   }
   if (const Status valid = terms.validate(); !valid.ok()) {
     return make_error(Errc::kBadMessage, "the sender asks for " + valid.error().context);
@@ -108,7 +111,7 @@ Result<Total> Total::decode(std::span<const std::byte> bytes) {
   bool bad = false;
   total.checksum = optional_number(known, reader.get<std::uint64_t>(), bad);
   if (!bad && reader.ok() && reader.remaining() == 0) return total;
-  return make_error(Errc::kBadMessage, "the sender's total cannot be read");
+  return make_error(Errc::kBadMessage, "the total that the sender sent cannot be decoded");
 }
 
 std::vector<std::byte> Verdict::encode() const {
@@ -125,7 +128,7 @@ Result<Verdict> Verdict::decode(std::span<const std::byte> bytes) {
   std::string reason = reader.get_text();
   const bool bad = failed > 1 || (failed == 0 && !reason.empty()) || reason.size() > kMaxReason;
   if (bad || !reader.ok() || reader.remaining() != 0) {
-    return make_error(Errc::kBadMessage, "the verdict of the receiver cannot be read");
+    return make_error(Errc::kBadMessage, "the verdict that the receiver sent cannot be decoded");
   }
   std::ranges::replace_if(
       reason, [](char c) { return c < ' ' || c > '~'; }, '?');

@@ -43,7 +43,8 @@ void Answers::run() {
   if (ended.code() == Errc::kBadMessage) stream_.abort(ended.message());
   {
     const std::lock_guard lock(mutex_);
-    over_ = ended.ok() ? make_error(Errc::kPeerLost, "the other side has ended too early") : ended.error();
+    over_ = ended.ok() ? make_error(Errc::kPeerLost, "the receiving rdma_copy has ended the copy too early")
+                       : ended.error();
   }
   changed_.notify_all();
 }
@@ -82,8 +83,8 @@ Status Answers::take(const Frame& frame) {
     const std::lock_guard lock(mutex_);
     result_ = *result;
   } else {
-    return make_error(Errc::kBadMessage, "the other side answers what a sink does not say: kind " +
-                                             std::to_string(static_cast<int>(frame.kind)));
+    return make_error(Errc::kBadMessage, "the receiving rdma_copy has sent a frame of kind " +
+                                             std::to_string(static_cast<int>(frame.kind)) + ", which it may not send");
   }
   changed_.notify_all();
   return {};
@@ -96,7 +97,7 @@ Status Answers::take_sums(std::span<const std::byte> payload) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t due = have_ && have_->base != Have::Base::kNone ? have_->blocks() - sums_.size() : 0;
     if (hashes->blocks.size() > due) {
-      return make_error(Errc::kBadMessage, "the other side sends hashes of blocks that it does not have");
+      return make_error(Errc::kBadMessage, "the receiving rdma_copy has sent more hashes than its file has blocks");
     }
     sums_.insert(sums_.end(), hashes->blocks.begin(), hashes->blocks.end());
   }

@@ -32,9 +32,9 @@ class Answers {
   [[nodiscard]] Result<Have> have(std::uint32_t id);
   /// Waits for the hashes of a block. `block` is below have().blocks().
   [[nodiscard]] Result<BlockSums> sums(std::uint64_t block);
-  /// From now on, until leave(), entries are sent from this directory.
+  /// From now on, until exit(), entries are sent from this directory.
   void enter(std::uint32_t id) { folders_.push_back(id); }
-  void leave() { folders_.pop_back(); }
+  void exit() { folders_.pop_back(); }
   /// Whether the sink does not want the rest of the file, or of a directory that contains it. `id` 0: check only
   /// directories
   [[nodiscard]] bool has_failed(std::uint32_t id = 0) const noexcept;

@@ -20,7 +20,7 @@ class CopyHooks final : public SessionHooks {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
 
@@ -62,7 +62,7 @@ Status run_client(const ClientOptions& options, const Events& events, Counts& co
   const ClientSession session(options.connection.session, std::make_shared<CopyHooks>(options));
   const auto endpoint = session.connect();
   if (!endpoint) return endpoint.error();
-  if (Status greeted = check_greeting(endpoint->peer_private_data()); !greeted.ok()) return greeted;
+  if (Status identified = check_identification(endpoint->peer_private_data()); !identified.ok()) return identified;
   const auto soon = Deadline::after(options.connection.session.tcp.handshake_timeout);
   auto stream = RDMAStream::open(*endpoint, endpoint->channel(kChannel), stream_options(), soon);
   if (!stream) return programs::explained(*endpoint, stream.status());

@@ -10,26 +10,30 @@
 #include "support/program.h"
 #include "support/sizes.h"
 
-DEFINE_bool(serve, false, "wait for copies, until SIGTERM, instead of making one");
-DEFINE_string(root, "", "with --serve: the directory that clients read and write in; nothing leads out of it");
+DEFINE_bool(serve, false, "run as a server: wait for clients until SIGTERM");
+DEFINE_string(root, "",
+              "with --serve: directory that clients can read and write. They cannot access files outside of it");
 DEFINE_string(listen, "127.0.0.1",
-              "with --serve: the address to listen at; 0.0.0.0 or :: is every one of this machine");
-DEFINE_bool(recursive, false, "-r: directories with all that is in them; symbolic links as links");
-DEFINE_bool(
-    archive, false,
-    "-a: keep times and modes, without set-user-ID and set-group-ID, as owners are not kept; symbolic links as links");
-DEFINE_bool(checksum, true, "compare what was written with what was read, file by file (XXH3)");
-DEFINE_bool(no_checksum, false, "do not");
-DEFINE_bool(resume, false, "go on with files that an earlier copy has begun, and leave out what is there already");
-DEFINE_bool(delta, false, "of files that are there, send only blocks that differ");
-DEFINE_bool(dry_run, false, "-n: say what would be copied, and change nothing");
-DEFINE_string(bwlimit, "", "bytes a second to send at most; K, M and G are powers of 1024; 0: no limit");
-DEFINE_double(timeout, 60,
-              "seconds after which a copy ends if no data move and neither side is at work, 5 or more; 0: never");
-DEFINE_bool(fsync, false, "files and directories are on the disk before they count as copied");
-DEFINE_bool(json, false, "one line at the end, on standard output, for programs");
-DEFINE_bool(no_progress, false, "show no progress, also where standard error is a terminal");
-DEFINE_bool(verbose, false, "-v: the name of each thing that is copied, on standard output");
+              "with --serve: address to listen at. 0.0.0.0 and :: stand for every address of this host");
+DEFINE_bool(recursive, false, "-r: copy directories with all their contents; copy symbolic links as links");
+DEFINE_bool(archive, false,
+            "-a: keep modification times and modes; copy symbolic links as links. Owners are not kept, and therefore "
+            "set-user-ID and set-group-ID are removed");
+DEFINE_bool(checksum, true, "compare the checksum (XXH3) of each written file with that of the data that was read");
+DEFINE_bool(no_checksum, false, "do not compare checksums");
+DEFINE_bool(resume, false,
+            "continue files that an earlier copy has begun, and do not send data that the destination already has");
+DEFINE_bool(delta, false, "if a file already exists at the destination, send only its blocks that differ");
+DEFINE_bool(dry_run, false, "-n: print what would be copied, and change nothing");
+DEFINE_string(bwlimit, "", "send at most BYTES per second; K, M and G are powers of 1024. 0: no limit");
+DEFINE_double(
+    timeout, 60,
+    "5 to 604800: number of seconds after which a copy fails if no data moves and neither peer is working. 0: "
+    "no limit");
+DEFINE_bool(fsync, false, "write each file and directory to the disk (fsync) before it counts as copied");
+DEFINE_bool(json, false, "print the result as one line of JSON on standard output");
+DEFINE_bool(no_progress, false, "show no progress, even if standard error is a terminal");
+DEFINE_bool(verbose, false, "-v: print the name of each copied file, directory and link on standard output");
 DECLARE_int32(port);
 DECLARE_string(polling);
 
@@ -77,7 +81,7 @@ Result<std::chrono::milliseconds> read_timeout() {
   constexpr double kMin = 5;
   constexpr double kMax = 7 * 24 * 3600;
   if (FLAGS_timeout != 0 && !(FLAGS_timeout >= kMin && FLAGS_timeout <= kMax)) {
-    return bad_flag("timeout", "5 to 604800 seconds, or 0 for none");
+    return bad_flag("timeout", "possible are 5 to 604800 seconds, and 0 for no limit");
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(FLAGS_timeout * 1000));
 }
@@ -93,9 +97,11 @@ programs::Help help() {
           "       rdma_copy [OPTION...] HOST[:PORT]:SRC... DST\n"
           "       rdma_copy --serve --root=DIR [--listen=ADDRESS] [--port=N]",
       .purpose =
-          "Copies files and trees to an rdma_copy --serve on another host, or from there. Paths on the server are\n"
-          "relative to its root. What is there already stays until what comes is whole, and then gives place at once.",
-      .groups = {{"What is copied, and how",
+          "Copies files and directory trees to a host on which rdma_copy --serve runs, or from such a host. Paths on "
+          "the "
+          "server are relative to its root directory. An existing file stays unchanged until its new version is "
+          "complete; the new version then replaces it in one step.",
+      .groups = {{"Copying",
                   {{"recursive", ""},
                    {"archive", ""},
                    {"resume", ""},
@@ -105,10 +111,10 @@ programs::Help help() {
                    {"dry_run", ""},
                    {"bwlimit", "BYTES"},
                    {"fsync", ""}}},
-                 {"The server", {{"serve", ""}, {"root", "DIR"}, {"listen", "ADDRESS"}}},
-                 {"What it says", {{"verbose", ""}, {"json", ""}, {"no_progress", ""}}},
-                 {"The connection",
-                  {{"port", "N", "TCP port of the server; 0, with --serve: any free one"},
+                 {"Server", {{"serve", ""}, {"root", "DIR"}, {"listen", "ADDRESS"}}},
+                 {"Output", {{"verbose", ""}, {"json", ""}, {"no_progress", ""}}},
+                 {"Connection",
+                  {{"port", "N", "TCP port of the server. 0 (with --serve only): any free port"},
                    {"connect_timeout", "SECONDS"},
                    {"silent_peer_after", "SECONDS"},
                    {"timeout", "SECONDS"},
@@ -116,14 +122,14 @@ programs::Help help() {
                    {"polling", "busy|channel|epoll|adaptive"}}},
                  programs::device_help()},
       .closing =
-          "Exit status: 0 when everything was copied; 1, with a line on standard error for each thing that was not, "
-          "when not.\n\n"
-          "Examples:\n"
-          "  rdma_copy --serve --root=/data --listen=0.0.0.0                on node2\n"
-          "  rdma_copy -ra tree node2:                                      on node1: to /data/tree\n"
-          "  rdma_copy node2:tree/file .                                    and back\n"
-          "  rdma_copy -ra tree/ node2:backup                               what is in it, to /data/backup\n"
-          "  rdma_copy -ra --resume tree/ node2:backup                      what is missing still",
+          "Exit status: 0 if everything was copied; otherwise 1, with one line on standard error for each file, "
+          "directory or link that was not copied.\n\n"
+          "Examples, the first on node2, the others on node1:\n"
+          "  rdma_copy --serve --root=/data --listen=0.0.0.0\n"
+          "  rdma_copy -ra tree node2:                    # tree, to /data/tree\n"
+          "  rdma_copy node2:tree/file .                  # one file back\n"
+          "  rdma_copy -ra tree/ node2:backup             # its contents, to /data/backup\n"
+          "  rdma_copy -ra --resume tree/ node2:backup    # continues an interrupted copy",
       .letters = {{'r', "--recursive"}, {'a', "--archive"}, {'n', "--dry-run"}, {'v', "--verbose"}},
   };
 }
@@ -141,8 +147,8 @@ bool serve_wanted() {
 }
 
 Result<ServerOptions> read_server_options(const std::vector<std::string>& words) {
-  if (!words.empty()) return bad_word(words.front(), "is unexpected: --serve waits for others; see --help");
-  if (FLAGS_root.empty()) return bad_flag("root", "is missing: --serve --root=DIR, see --help");
+  if (!words.empty()) return bad_word(words.front(), "is unexpected: --serve takes no paths; see --help");
+  if (FLAGS_root.empty()) return bad_flag("root", "is missing: give --serve --root=DIR; see --help");
   for (const char* flag : {"recursive", "archive", "resume", "delta", "dry_run", "fsync", "json", "bwlimit"}) {
     if (given(flag)) return bad_flag(flag, "is an option of the client, not of --serve");
   }
@@ -164,7 +170,7 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
   }
   if (words.size() < 2) {
     return make_error(Errc::kInvalidArgument,
-                      "two names at least: rdma_copy SRC... HOST:DST, or HOST:SRC... DST; see --help");
+                      "at least two paths are needed: rdma_copy SRC... HOST:DST, or HOST:SRC... DST; see --help");
   }
   auto flags = read_connection(programs::Role::kClient);
   if (!flags) return flags.error();
@@ -178,22 +184,22 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool last = i + 1 == words.size();
     auto remote = parse_remote_path(words[i]);
-    if (!remote) return bad_word(words[i], "is no HOST[:PORT]:PATH: " + remote.error().context);
+    if (!remote) return bad_word(words[i], "is not HOST[:PORT]:PATH: " + remote.error().context);
     if (i == 0) options.direction = *remote ? Direction::kPull : Direction::kPush;
     const bool due = (options.direction == Direction::kPush) == last;
     if (remote->has_value() != due) {
       return bad_word(words[i],
-                      due ? "is no HOST:PATH: either all sources are on a server, or the destination is; see --help"
+                      due ? "is not HOST:PATH: either all sources are on a server, or the destination is; see --help"
                           : "is on a server: either all sources are, or the destination is; see --help");
     }
     if (*remote) {
       const HostPort host{.host = (*remote)->host.host,
                           .port = (*remote)->host.port.value_or(static_cast<std::uint16_t>(FLAGS_port))};
       if (server && server->to_text() != host.to_text())
-        return bad_word(words[i], "is on another server than those before");
+        return bad_word(words[i], "is on another server than the paths before it");
       server = host;
     }
-    if (!*remote && words[i].empty()) return bad_word(words[i], "is no name: write . for the working directory");
+    if (!*remote && words[i].empty()) return bad_word(words[i], "is not a name: write . for the current directory");
     if (*remote && (*remote)->path.size() > Job::kMaxPath) {
       return bad_word(words[i], "is too long: a path has " + std::to_string(Job::kMaxPath) + " bytes at most");
     }

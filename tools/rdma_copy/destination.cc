@@ -36,7 +36,7 @@ Result<Target> find_name(const Place& place, const Destination& to, const Error&
   const bool may_be_new =
       no_folder.code == std::errc::no_such_file_or_directory || no_folder.code == std::errc::not_a_directory;
   if (!may_be_new) return no_folder;
-  if (to.sources > 1) return make_error(no_folder.code, "several sources need a directory");
+  if (to.sources > 1) return make_error(no_folder.code, "the destination of several sources must be a directory");
   auto spot = place.find(to.path);
   if (!spot) return spot.error();
   if (spot->name.size() > NAME_MAX) return make_error(std::make_error_code(std::errc::filename_too_long), "");
@@ -44,11 +44,12 @@ Result<Target> find_name(const Place& place, const Destination& to, const Error&
     return make_error(std::make_error_code(std::errc::not_supported),
                       "it leads to an open file, not to a name; rdma_send and rdma_recv copy to standard output");
   }
-  if (is_partial_name(spot->name)) return make_error(Errc::kInvalidArgument, "that is a name of unfinished copies");
+  if (is_partial_name(spot->name))
+    return make_error(Errc::kInvalidArgument, "such names are reserved for unfinished copies");
   struct stat is = {};
   const auto there = place.open(to.path, O_PATH);
   if (there && ::fstat(there->get(), &is) == 0 && !S_ISREG(is.st_mode)) {
-    return make_error(std::make_error_code(std::errc::not_supported), "it is no file");
+    return make_error(std::make_error_code(std::errc::not_supported), "it is not a regular file");
   }
   return Target{std::move(*spot)};
 }

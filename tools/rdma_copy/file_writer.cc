@@ -32,7 +32,7 @@ Result<std::size_t> read_at(int fd, std::uint64_t offset, std::span<std::byte> t
   while (got < to.size()) {
     const ssize_t count = retry_interrupted(
         [&] { return ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(offset + got)); });
-    if (count < 0) return failed("what is there cannot be read");
+    if (count < 0) return failed("the existing file cannot be read");
     if (count == 0) break;
     got += static_cast<std::size_t>(count);
   }
@@ -126,10 +126,10 @@ Status FileWriter::tell(FrameWriter& writer) {
 /// Parts must arrive in order, without gaps.
 Status FileWriter::take(std::uint64_t offset, std::uint64_t length) {
   if (offset != at_ || length > plan_.entry.size - at_) {
-    return make_error(Errc::kBadMessage, "the other side sends " + std::to_string(length) + " bytes at " +
-                                             std::to_string(offset) + " of a file of " +
-                                             std::to_string(plan_.entry.size) + ", of which " + std::to_string(at_) +
-                                             " have come");
+    return make_error(Errc::kBadMessage, "the sending rdma_copy has sent " + std::to_string(length) +
+                                             " bytes for offset " + std::to_string(offset) + " of a file of " +
+                                             std::to_string(plan_.entry.size) + " bytes, of which " +
+                                             std::to_string(at_) + " have arrived");
   }
   at_ += length;
   return {};
@@ -201,7 +201,7 @@ Status FileWriter::same(const Same& same) {
   if (Status fits = take(same.offset, same.length); !fits.ok()) return fits;
   const bool there = same.length <= have_.size && same.from <= have_.size - same.length;
   if (!there || (have_.base == Have::Base::kPartial && same.from != same.offset)) {
-    return make_error(Errc::kBadMessage, "the other side says that this one has what it does not have");
+    return make_error(Errc::kBadMessage, "the sending rdma_copy refers to bytes that the existing file does not have");
   }
   if (!file_ && same.from == same.offset) return {};
   if (!file_) {
@@ -223,7 +223,8 @@ Status FileWriter::keep(const Same& same) {
     const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, same.length - done));
     const auto got = read_at(file_.fd(), same.offset + done, std::span(buffer_).first(want));
     if (!got) return got.error();
-    if (*got < want) return make_error(std::make_error_code(std::errc::io_error), "what was there has become shorter");
+    if (*got < want)
+      return make_error(std::make_error_code(std::errc::io_error), "the existing file has become shorter");
     checksum_.update(std::span(buffer_).first(want));
     done += want;
   }
@@ -243,7 +244,8 @@ Status FileWriter::copy_old(const Same& same) {
     const auto want = static_cast<std::size_t>(std::min<off_t>(kDataBytes, end - to));
     const auto got = read_at(old_.get(), static_cast<std::uint64_t>(from), std::span(buffer_).first(want));
     if (!got) return got.error();
-    if (*got < want) return make_error(std::make_error_code(std::errc::io_error), "what was there has become shorter");
+    if (*got < want)
+      return make_error(std::make_error_code(std::errc::io_error), "the existing file has become shorter");
     if (Status written = write_all(static_cast<std::uint64_t>(to), std::span(buffer_).first(want)); !written.ok()) {
       return written;
     }
@@ -272,8 +274,9 @@ Status FileWriter::end(const FileEnd& end) {
   }
   const bool unchanged = end.state == FileEnd::State::kUnchanged;
   if (at_ != plan_.entry.size || (unchanged && (file_ || have_.size != plan_.entry.size))) {
-    return make_error(Errc::kBadMessage, "the other side ends a file of " + std::to_string(plan_.entry.size) +
-                                             " bytes, of which " + std::to_string(at_) + " have come");
+    return make_error(Errc::kBadMessage, "the sending rdma_copy has ended a file of " +
+                                             std::to_string(plan_.entry.size) + " bytes, of which " +
+                                             std::to_string(at_) + " have arrived");
   }
   drain();
   if (unchanged && named_) return settle_old();
@@ -283,7 +286,7 @@ Status FileWriter::end(const FileEnd& end) {
   }
   if (plan_.checksum && end.checksum != checksum_.value()) {
     return make_error(std::make_error_code(std::errc::io_error),
-                      "what was written is not what was read: the checksums differ");
+                      "the written data is not the data that was read: the checksums differ");
   }
   // A file that another copy began may be longer; one that ends in a hole is shorter.
   const bool exact = have_.base == Have::Base::kNone && plan_.entry.size == written_;
@@ -311,9 +314,10 @@ unsigned FileWriter::wanted_mode() const noexcept {
 }
 
 Status FileWriter::set_attributes(int fd, unsigned has_mode, unsigned mode) {
-  if (has_mode != mode && ::fchmod(fd, mode) != 0) return failed("its mode");
+  if (has_mode != mode && ::fchmod(fd, mode) != 0) return failed("its mode cannot be set");
   if (!plan_.times) return {};
-  return ::futimens(fd, plan_.entry.modified.for_utimens().data()) == 0 ? Status() : Status(failed("its time"));
+  return ::futimens(fd, plan_.entry.modified.for_utimens().data()) == 0 ? Status()
+                                                                        : Status(failed("its time cannot be set"));
 }
 
 }  // namespace rdmacomm::copying

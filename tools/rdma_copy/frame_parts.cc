@@ -33,9 +33,9 @@ Result<std::optional<FramePart>> take_frame(std::span<const std::byte>& rest) {
   const auto kind = reader.get<std::uint32_t>();
   const auto length = reader.get<std::uint32_t>();
   if (!reader.ok() || kind > static_cast<std::uint32_t>(FrameKind::kPath) || length > reader.remaining()) {
-    return make_error(Errc::kBadMessage, "the other side sends what is no frame: kind " + std::to_string(kind) +
-                                             " of " + std::to_string(length) + " bytes, " +
-                                             std::to_string(rest.size()) + " are left of the block");
+    return make_error(Errc::kBadMessage, "an invalid frame has arrived: kind " + std::to_string(kind) + ", " +
+                                             std::to_string(length) + " bytes, in the last " +
+                                             std::to_string(rest.size()) + " bytes of a block");
   }
   const FramePart part{.kind = static_cast<FrameKind>(kind), .payload = rest.subspan(kFrameHead, length)};
   rest = rest.subspan(kFrameHead + length);
@@ -47,7 +47,7 @@ Result<std::uint64_t> take_offset(std::span<const std::byte>& payload) {
   const auto offset = reader.get<std::uint64_t>();
   const auto padding = reader.get<std::uint32_t>();
   if (!reader.ok() || padding >= reader.remaining())
-    return make_error(Errc::kBadMessage, "the other side's data have no head");
+    return make_error(Errc::kBadMessage, "a data frame with an invalid header has arrived");
   payload = payload.last(reader.remaining() - padding);
   return offset;
 }

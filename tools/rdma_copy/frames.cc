@@ -36,7 +36,8 @@ Result<std::span<std::byte>> FrameWriter::room(std::size_t least) {
 Status FrameWriter::put(FrameKind kind, std::span<const std::byte> payload) {
   const std::size_t bytes = kFrameHead + payload.size();
   if (bytes > stream_.block_bytes()) {
-    return make_error(Errc::kInvalidArgument, std::to_string(payload.size()) + " bytes at once are too many: at most " +
+    return make_error(Errc::kInvalidArgument, std::to_string(payload.size()) +
+                                                  " bytes are too many for one frame: at most " +
                                                   std::to_string(stream_.block_bytes() - kFrameHead));
   }
   const auto to = room(bytes);

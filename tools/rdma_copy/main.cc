@@ -32,7 +32,7 @@ void allow_many_files() {
 /// A signal handler: tells the user how to resume an interrupted copy. Then the signal has its usual effect.
 void say_how_to_go_on(int number) {
   constexpr std::string_view kText =
-      "\r\033[Krdma_copy: interrupted; the same command with --resume goes on with the file that was begun\n";
+      "\r\033[Krdma_copy: interrupted; the same command with --resume continues the file that was begun\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
   (void)::raise(number);
 }

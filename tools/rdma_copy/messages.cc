@@ -16,7 +16,7 @@ constexpr std::uint16_t kVersion = 4;
 constexpr std::size_t kMaxName = 255;
 
 Error bad(const char* what) {
-  return make_error(Errc::kBadMessage, std::string("the other side's ") + what + " cannot be read");
+  return make_error(Errc::kBadMessage, std::string("the received ") + what + " cannot be decoded");
 }
 
 bool is_name(std::string_view name) {
@@ -100,7 +100,7 @@ Result<Entry> Entry::decode(std::span<const std::byte> bytes) {
                     entry.target.find('\0') == std::string::npos;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("entry");
   if (is_name(entry.name)) return entry;
-  return make_error(Errc::kBadMessage, "the other side sends a name that is none: \"" + escaped(entry.name) + '"');
+  return make_error(Errc::kBadMessage, "the received name is invalid: \"" + escaped(entry.name) + '"');
 }
 
 std::vector<std::byte> Have::encode() const {
@@ -120,7 +120,7 @@ Result<Have> Have::decode(std::span<const std::byte> bytes) {
   have.size = reader.get<std::uint64_t>();
   have.block_bytes = reader.get<std::uint32_t>();
   const bool good = base <= 2 && have.size <= kMaxSize && have.block_bytes == hash_block_bytes(have.size);
-  if (!good || !reader.ok() || reader.remaining() != 0) return bad("account of what it has");
+  if (!good || !reader.ok() || reader.remaining() != 0) return bad("description of an existing file");
   return have;
 }
 
@@ -179,7 +179,7 @@ Result<Same> Same::decode(std::span<const std::byte> bytes) {
   const Same same{.offset = reader.get<std::uint64_t>(),
                   .length = reader.get<std::uint64_t>(),
                   .from = reader.get<std::uint64_t>()};
-  if (!reader.ok() || reader.remaining() != 0) return bad("account of what is the same");
+  if (!reader.ok() || reader.remaining() != 0) return bad("description of equal data");
   return same;
 }
 
@@ -237,21 +237,22 @@ Result<Counts> Counts::decode(std::span<const std::byte> bytes) {
   return counts;
 }
 
-std::vector<std::byte> greeting() {
+std::vector<std::byte> identification() {
   WireWriter writer;
   writer.put(kMagic);
   writer.put(kVersion);
   return writer.take();
 }
 
-Status check_greeting(std::span<const std::byte> bytes) {
+Status check_identification(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
-  if (!reader.ok() || magic != kMagic) return make_error(Errc::kBadMessage, "the other side is no rdma_copy");
+  if (!reader.ok() || magic != kMagic)
+    return make_error(Errc::kBadMessage, "the handshake is not from rdma_copy: check host and port");
   if (version == kVersion) return {};
-  return make_error(Errc::kVersionMismatch, "the other side's rdma_copy speaks version " + std::to_string(version) +
-                                                ", this one version " + std::to_string(kVersion));
+  return make_error(Errc::kVersionMismatch, "the peer's rdma_copy uses version " + std::to_string(version) +
+                                                " of the protocol, this program version " + std::to_string(kVersion));
 }
 
 std::string escaped(std::string_view text) {

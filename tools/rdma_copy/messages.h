@@ -184,9 +184,9 @@ struct Counts {
 };
 
 /// The private data of both peers' cards: identifies rdma_copy and its version.
-[[nodiscard]] std::vector<std::byte> greeting();
+[[nodiscard]] std::vector<std::byte> identification();
 /// kBadMessage: the peer is another program; kVersionMismatch: the context names both versions.
-[[nodiscard]] Status check_greeting(std::span<const std::byte> bytes);
+[[nodiscard]] Status check_identification(std::span<const std::byte> bytes);
 
 /// Makes text from the peer, or a name, safe to print: characters that are not printable are escaped, so that the text
 /// stays one line and cannot control a terminal. UTF-8 is kept.

@@ -27,7 +27,7 @@ Error new_file_failed() {
 }
 
 Error busy() {
-  return make_error(std::make_error_code(std::errc::text_file_busy), "another copy is writing it");
+  return make_error(std::make_error_code(std::errc::text_file_busy), "another copy is writing this file");
 }
 
 /// "." and 16 digits, then `suffix`
@@ -160,7 +160,8 @@ Status rename_over(int folder, const std::string& from, const std::string& to) {
   struct stat there = {};
   if (::fstatat(folder, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode) &&
       !S_ISLNK(there.st_mode) && !S_ISDIR(there.st_mode)) {
-    return make_error(std::make_error_code(std::errc::not_supported), "what has that name is no file");
+    return make_error(std::make_error_code(std::errc::not_supported),
+                      "the existing object with this name is not a file");
   }
   return ::renameat(folder, from.c_str(), folder, to.c_str()) == 0 ? Status() : Status(new_file_failed());
 }
@@ -269,7 +270,7 @@ Status NewFile::publish() {
   }
   if (!has_name(identity_, folder_, partial_)) {
     return make_error(std::make_error_code(std::errc::no_such_file_or_directory),
-                      "somebody has removed it while it was written");
+                      "another process has removed it while it was written");
   }
   Status renamed = rename_over(folder_, partial_, name_);
   if (renamed.ok()) fd_.reset();

@@ -73,12 +73,12 @@ Status Place::check_root() const {
 
 /// Checks for errors that openat2 would report less clearly.
 Status Place::check(const std::string& path) const {
-  if (path.find('\0') != std::string::npos) return make_error(Errc::kInvalidArgument, "it has a NUL");
+  if (path.find('\0') != std::string::npos) return make_error(Errc::kInvalidArgument, "it contains a NUL byte");
   if (!root_) return {};
   if (path.starts_with('/')) {
     return make_error(Errc::kInvalidArgument, "it is an absolute path: paths on the server are relative to its root");
   }
-  return has_dot_dot(path) ? Status(make_error(Errc::kInvalidArgument, "it has \"..\", which is not allowed"))
+  return has_dot_dot(path) ? Status(make_error(Errc::kInvalidArgument, "it contains \"..\", which is not allowed"))
                            : Status();
 }
 
@@ -98,7 +98,7 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
     // (O_NONBLOCK).
     if (failed == std::errc::resource_unavailable_try_again && tries < kMaxTries) continue;
     if (failed == std::errc::cross_device_link) {
-      return make_error(Errc::kInvalidArgument, "it leads out of the server's root");
+      return make_error(Errc::kInvalidArgument, "it leads out of the root directory of the server");
     }
     return make_error(failed, "");
   }

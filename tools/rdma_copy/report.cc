@@ -130,7 +130,7 @@ Status Report::end(const Counts& counts, const Status& outcome) {
   if (options_.json) options_.out << json(counts, outcome) << '\n';
   if (options_.progress && outcome.ok()) progress_.say(summary(counts));
   if (options_.out.flush()) return {};
-  return make_error(last_system_error(), "standard output cannot be written");
+  return make_error(last_system_error(), "cannot write to standard output");
 }
 
 }  // namespace rdmacomm::copying

@@ -4,13 +4,13 @@ namespace rdmacomm::copying {
 
 Status Seats::look(const std::string& address) const {
   if (taken_ >= total_) {
-    return make_error(Errc::kPeerRefused, "this server makes " + std::to_string(total_) +
-                                              " copies already, and no more at once: try again later");
+    return make_error(Errc::kPeerRefused, "this server already makes " + std::to_string(total_) +
+                                              " copies, which is its limit: try again later");
   }
   const auto of = of_.find(address);
   if (of == of_.end() || of->second < total_ / 2) return {};
-  return make_error(Errc::kPeerRefused, "this server makes " + std::to_string(of->second) + " copies for " + address +
-                                            " already, and no more at once for one address: try again later");
+  return make_error(Errc::kPeerRefused, "this server already makes " + std::to_string(of->second) + " copies for " +
+                                            address + ", which is its limit for one address: try again later");
 }
 
 Status Seats::offer(const std::string& address) const {

@@ -32,7 +32,7 @@ namespace {
 /// The time for a client to send its job.
 constexpr std::chrono::seconds kPatience{30};
 /// The time for clients to receive the message that the server ends.
-constexpr std::chrono::milliseconds kGoodbye{500};
+constexpr std::chrono::milliseconds kEndTime{500};
 
 /// The most simultaneous copies: each has threads, registered memory and open directories.
 constexpr int kSeats = 64;
@@ -47,12 +47,12 @@ class CopyServerHooks final : public SessionHooks {
   }
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
-    if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
+    if (Status identified = check_identification(peer.private_data); !identified.ok()) return identified;
     if (Status free = seats_.offer(SourceNetwork::of(peer.address).to_text()); !free.ok()) return free;
     if (Status apart = programs::give_own_domain(hca, device_); !apart.ok()) return apart;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
-    hca.private_data = greeting();
+    hca.private_data = identification();
     return {};
   }
 
@@ -65,9 +65,9 @@ class CopyServerHooks final : public SessionHooks {
 /// One client, and the thread that serves it.
 class Guest {
  public:
-  /// leave  is called once, at its end
-  Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> leave)
-      : options_(options), place_(place), endpoint_(std::move(endpoint)), leave_(std::move(leave)) {
+  /// on_end  is called once, at its end
+  Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> on_end)
+      : options_(options), place_(place), endpoint_(std::move(endpoint)), on_end_(std::move(on_end)) {
     thread_ = std::thread([this] { run(); });
   }
   Guest(const Guest&) = delete;
@@ -88,7 +88,7 @@ class Guest {
     const Status served = programs::explained(endpoint_, serve());
     if (!served.ok()) VLOG(1) << endpoint_.peer() << ": " << served.message();
     (void)endpoint_.close();
-    leave_();
+    on_end_();
     gone_.store(true);
   }
 
@@ -120,14 +120,14 @@ class Guest {
       const auto frame = reader.next(soon);
       if (!frame) return frame.error();
       if (!*frame || (*frame)->kind != FrameKind::kPath) {
-        return make_error(Errc::kBadMessage, "the other side names fewer paths than it has said");
+        return make_error(Errc::kBadMessage, "the client has sent fewer paths than it announced");
       }
       auto path = take_path((*frame)->payload);
       if (!path) return path.error();
       bytes += path->size() + sizeof(std::string);
       if (bytes > Job::kMaxPaths) {
         return make_error(Errc::kBadMessage,
-                          "the other side names too many paths at once: copy the directory that they are in, "
+                          "the client has sent too many paths at once: copy the directory that they are in, "
                           "or fewer of them at a time");
       }
       paths.push_back(std::move(*path));
@@ -143,7 +143,7 @@ class Guest {
     const auto frame = reader.next(patience());
     if (!frame) return frame.error();
     if (!*frame || (*frame)->kind != FrameKind::kJob) {
-      return make_error(Errc::kBadMessage, "the other side does not say what it wants");
+      return make_error(Errc::kBadMessage, "the client has not sent a job as its first message");
     }
     const auto job = Job::decode((*frame)->payload);
     if (!job) return job.error();
@@ -161,7 +161,7 @@ class Guest {
   const ServerOptions& options_;
   const Place& place_;
   const EndPoint endpoint_;
-  const std::function<void()> leave_;
+  const std::function<void()> on_end_;
   std::atomic<bool> gone_{false};
   std::mutex mutex_;
   bool dismissed_ = false;
@@ -197,11 +197,11 @@ class Guests {
   /// Call it when no more guests are added.
   void dismiss_all() {
     for (const auto& guest : guests_) guest->dismiss();
-    const Deadline goodbye = Deadline::after(kGoodbye);
+    const Deadline ended_by = Deadline::after(kEndTime);
     const auto some_left = [this] {
       return std::ranges::any_of(guests_, [](const auto& guest) { return !guest->gone(); });
     };
-    while (some_left() && !goodbye.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (some_left() && !ended_by.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     for (const auto& guest : guests_) guest->stop();
     guests_.clear();
   }
@@ -232,7 +232,7 @@ Status run_server(const ServerOptions& options, int stop_fd) {
       }
     });
   } catch (const std::system_error& error) {
-    return make_error(error.code(), "cannot start a thread to serve with");
+    return make_error(error.code(), "cannot start a thread that accepts clients");
   }
   if (options.listening) options.listening(session.port());
   pollfd stop{.fd = stop_fd, .events = POLLIN, .revents = 0};

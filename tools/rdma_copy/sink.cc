@@ -62,7 +62,7 @@ class Sink {
       auto frame = reader_.next(Deadline::never());
       if (Status good = broken(); !good.ok()) return good;
       if (!frame) return frame.error();
-      if (!*frame) return make_error(Errc::kBadMessage, "the other side has ended too early");
+      if (!*frame) return make_error(Errc::kBadMessage, "the sending rdma_copy has ended the copy too early");
       if ((*frame)->kind == FrameKind::kEnd) {
         frame->reset();  // releases its block: the source waits until all blocks are released
         return finish();
@@ -91,7 +91,7 @@ class Sink {
       case FrameKind::kHole:
       case FrameKind::kSame:
       case FrameKind::kFileEnd: return take_part(frame);
-      case FrameKind::kLeave: return leave();
+      case FrameKind::kLeave: return end_directory();
       case FrameKind::kFailure: {
         const auto failure = Failure::decode(frame.payload);
         if (!failure) return failure.error();
@@ -101,8 +101,9 @@ class Sink {
         return {};
       }
       default:
-        return make_error(Errc::kBadMessage, "the other side sends what a source does not say: kind " +
-                                                 std::to_string(static_cast<int>(frame.kind)));
+        return make_error(Errc::kBadMessage, "the sending rdma_copy has sent a frame of kind " +
+                                                 std::to_string(static_cast<int>(frame.kind)) +
+                                                 ", which it may not send");
     }
   }
 
@@ -155,14 +156,18 @@ class Sink {
   Status take_entry(const Frame& frame) {
     auto entry = Entry::decode(frame.payload);
     if (!entry) return entry.error();
-    if (writing_) return make_error(Errc::kBadMessage, "the other side begins a file within another one");
+    if (writing_)
+      return make_error(Errc::kBadMessage,
+                        "the sending rdma_copy has begun a file before the end of the file before it");
     const bool top = folders_.size() == 1;
     const bool itself = entry->name.empty() && top && frame.kind == FrameKind::kDirectory;
-    if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
+    if (entry->name.empty() && !itself)
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has sent an empty name");
     if (Status asked = asked_for_.take(frame.kind, *entry, top, options_); !asked.ok()) return asked;
     id_ = entry->id;
     if (top && !new_name_.empty()) entry->name = new_name_;
-    if (is_partial_name(entry->name)) return make_error(Errc::kBadMessage, "the other side sends an unfinished copy");
+    if (is_partial_name(entry->name))
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has sent a file with the name of an unfinished copy");
     path_ = joined(folders_.back()->path(), new_name_.empty() || folders_.size() > 1 ? entry->name : "");
     if (events_.entry) events_.entry(path_, entry->size);
     const bool left_out = folders_.back()->left_out();
@@ -177,7 +182,9 @@ class Sink {
   }
 
   Status enter(Entry entry, bool left_out) {
-    if (folders_.size() > kMaxDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
+    if (folders_.size() > kMaxDepth + 1)
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has sent more than " + std::to_string(kMaxDepth) +
+                                               " nested directories");
     before_others();
     const TargetFolder& parent = *folders_.back();  // other threads that are in it hold it, too
     const unsigned mode = mode_of(entry);
@@ -191,16 +198,16 @@ class Sink {
     return {};
   }
 
-  Status leave() {
+  Status end_directory() {
     if (folders_.size() == 1 || writing_) {
-      return make_error(Errc::kBadMessage, "the other side leaves a directory that it is not in");
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has ended a directory that it had not begun");
     }
     const std::shared_ptr<TargetFolder> folder = std::move(folders_.back());
     folders_.pop_back();
-    return leave(*folder);
+    return end_directory(*folder);
   }
-  Status leave(TargetFolder& folder) {
-    if (!folder.leave() || folder.left_out() || options_.dry_run) return {};
+  Status end_directory(TargetFolder& folder) {
+    if (!folder.release() || folder.left_out() || options_.dry_run) return {};
     const Status settled = folder.settle(options_.archive, options_.sync);
     return settled.ok() ? settled : fail(folder.id(), folder.path(), settled.error());
   }
@@ -280,7 +287,8 @@ class Sink {
   }
 
   Status take_part(const Frame& frame) {
-    if (!writing_) return make_error(Errc::kBadMessage, "the other side sends a part of no file");
+    if (!writing_)
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has sent data without the name of a file before it");
     const Status outcome = frame.kind == FrameKind::kFileEnd ? end_file(frame) : write_part(frame);
     if (frame.kind == FrameKind::kFileEnd) writing_ = false;
     if (outcome.ok()) return {};
@@ -355,7 +363,7 @@ class Sink {
     const Rest rest(&work_);  // the crew's thread may be busy
     crew_.add(file->plan.entry.name, [this, file] {
       note(write_small(*file));
-      note(leave(*file->folder));
+      note(end_directory(*file->folder));
       work_.end();
     });
     return {};
@@ -381,12 +389,14 @@ class Sink {
 
   Status finish() {
     if (writing_ || folders_.size() != 1) {
-      return make_error(Errc::kBadMessage, "the other side ends in the middle of something");
+      return make_error(Errc::kBadMessage,
+                        "the sending rdma_copy has ended the copy in the middle of a file or directory");
     }
     drain_crew();
     if (Status good = broken(); !good.ok()) return good;
     if (asked_for_.missing() + given_up_ > 0 && counts_.failures == 0) {
-      return make_error(Errc::kBadMessage, "the other side leaves out what was asked for, and does not say why");
+      return make_error(Errc::kBadMessage,
+                        "the sending rdma_copy has left out files that were asked for, and has given no reason");
     }
     if (options_.sync && !options_.dry_run && ::fsync(folders_.back()->fd()) != 0) {
       if (Status failed = fail(id_, folders_.back()->path()); !failed.ok()) return failed;
@@ -395,7 +405,8 @@ class Sink {
     if (Status said = writer_.flush(); !said.ok()) return said;
     const auto frame = reader_.next(Deadline::never());
     if (!frame) return frame.error();
-    if (*frame) return make_error(Errc::kBadMessage, "the other side goes on behind its end");
+    if (*frame)
+      return make_error(Errc::kBadMessage, "the sending rdma_copy has sent more data after the end of the copy");
     const Rest rest(&work_);
     return stream_.finish(Deadline::never());
   }
@@ -435,7 +446,7 @@ Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place, con
     outcome = sink.open(place, destination);
     if (outcome.ok()) outcome = sink.run();
   } catch (const std::system_error& error) {  // no more threads for this user
-    outcome = make_error(error.code(), "cannot start a thread to write with");
+    outcome = make_error(error.code(), "cannot start a thread that writes files");
   }
   if (!outcome.ok()) stream.abort(outcome.message());
   return outcome;

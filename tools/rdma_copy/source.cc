@@ -80,11 +80,11 @@ class Source {
     const bool all = result.files == counts_.files && result.directories == counts_.directories &&
                      result.links == counts_.links && result.bytes == counts_.bytes;
     if (!more && (all || failures > 0) && result.failures == counts_.failures + failures) return {};
-    return make_error(Errc::kBadMessage, "the other side's result (" + std::to_string(result.files) + " files, " +
-                                             std::to_string(result.bytes) + " bytes, " +
-                                             std::to_string(result.failures) + " failures) is not what was sent (" +
-                                             std::to_string(counts_.files) + " files, " +
-                                             std::to_string(counts_.bytes) + " bytes, " +
+    return make_error(Errc::kBadMessage, "the result of the receiving rdma_copy (" + std::to_string(result.files) +
+                                             " files, " + std::to_string(result.bytes) + " bytes, " +
+                                             std::to_string(result.failures) +
+                                             " failures) differs from the sent data (" + std::to_string(counts_.files) +
+                                             " files, " + std::to_string(counts_.bytes) + " bytes, " +
                                              std::to_string(counts_.failures + failures) + " failures)");
   }
 
@@ -117,9 +117,10 @@ class Source {
     if (::fstat(found->get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
     if (S_ISLNK(is.st_mode)) return send_link(spot->folder.get(), spot->name, path);
     if (!S_ISDIR(is.st_mode) && !S_ISREG(is.st_mode))
-      return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and not copied");
+      return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and is not copied");
     if (is_partial_name(spot->name)) return fail_partial(path);
-    if (S_ISDIR(is.st_mode) && !options_.recursive) return fail(path, "is a directory; --recursive (-r) copies those");
+    if (S_ISDIR(is.st_mode) && !options_.recursive)
+      return fail(path, "is a directory; --recursive (-r) copies directories");
     auto opened = place_.open(path, (S_ISDIR(is.st_mode) ? O_DIRECTORY : 0) | kReadFlags | links);
     if (!opened) return fail(path, "cannot be read: " + opened.error().message());
     return S_ISDIR(is.st_mode) ? send_directory(std::move(*opened), spot->name, path, 0)
@@ -135,7 +136,7 @@ class Source {
         return fail(path, "cannot be read", last_system_error());
       }
       if (!S_ISREG(is.st_mode) && !S_ISDIR(is.st_mode) && !S_ISLNK(is.st_mode)) {
-        return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and not copied");
+        return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and is not copied");
       }
       type = static_cast<unsigned char>(IFTODT(is.st_mode));
     }
@@ -158,7 +159,8 @@ class Source {
   Status send_directory(UniqueFd opened, const std::string& name, const std::string& path, std::size_t depth) {
     struct stat is = {};
     if (::fstat(opened.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
-    if (depth > kMaxDepth) return fail(path, "is too deep: " + std::to_string(kMaxDepth) + " directories at most");
+    if (depth > kMaxDepth)
+      return fail(path, "is nested too deeply: at most " + std::to_string(kMaxDepth) + " directories");
     auto directory = Directory::of(std::move(opened));
     if (!directory) return fail(path, "cannot be read", directory.code());
     announce(path, 0);
@@ -166,7 +168,7 @@ class Source {
     if (Status sent = writer_.put(FrameKind::kDirectory, entry_of(is, name).encode()); !sent.ok()) return sent;
     answers_.enter(last_id_);
     Status sent = send_entries(*directory, path, depth);
-    answers_.leave();
+    answers_.exit();
     return sent.ok() ? writer_.put(FrameKind::kLeave, {}) : sent;
   }
 
@@ -183,7 +185,7 @@ class Source {
   }
 
   Status send_link(int folder, const std::string& name, const std::string& path) {
-    if (!options_.links_as_links()) return fail(path, "is a symbolic link; -r and -a copy those");
+    if (!options_.links_as_links()) return fail(path, "is a symbolic link; -r and -a copy links");
     struct stat is = {};
     char target[PATH_MAX];
     const ssize_t length = ::readlinkat(folder, name.c_str(), target, sizeof(target));
@@ -216,11 +218,11 @@ class Source {
   Status send_file(UniqueFd file, const std::string& name, const std::string& path) {
     struct stat is = {};
     if (::fstat(file.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
-    if (!S_ISREG(is.st_mode)) return fail(path, std::string("is ") + kind_text(is.st_mode) + " now, and not copied");
+    if (!S_ISREG(is.st_mode)) return fail(path, std::string("is ") + kind_text(is.st_mode) + " now, and is not copied");
     if (is.st_size == 0) {
       const auto more = has_more_than_it_says(file.get());
       if (!more) return fail(path, "cannot be read", more.code());
-      if (*more) return fail(path, "is not as long as it says (as in /proc), and not copied");
+      if (*more) return fail(path, "has more bytes than its size says (like files in /proc), and is not copied");
     }
     Entry entry = entry_of(is, name);
     entry.size = static_cast<std::uint64_t>(is.st_size);
@@ -274,7 +276,7 @@ Status run_source(RDMAStream& stream, const Place& place, const std::vector<std:
     if (!sent.ok()) stream.abort(sent.message());
     return sent;
   } catch (const std::system_error& error) {  // no more threads for this user
-    Status failed = make_error(error.code(), "cannot start a thread to listen with");
+    Status failed = make_error(error.code(), "cannot start a thread that receives the answers of the peer");
     stream.abort(failed.message());
     return failed;
   }

@@ -12,7 +12,7 @@
 namespace rdmacomm::copying {
 
 /// The user can write to it until settle(), which sets its mode and time. A resource.
-/// Threads: leave() from any; all others on one.
+/// Threads: release() from any; all others on one.
 class TargetFolder {
  public:
   /// opened  empty: it could not be opened, and its content is left out
@@ -45,7 +45,7 @@ class TargetFolder {
   // Users are the source, until it has left the directory, and each file that is being written in it.
   void use() noexcept { ++users_; }
   /// true: that was the last user. Everything in it is written, except subdirectories, which have their own users.
-  [[nodiscard]] bool leave() noexcept { return --users_ == 0; }
+  [[nodiscard]] bool release() noexcept { return --users_ == 0; }
   /// Sets mode and time, and syncs it to the disk if asked. Returns  the system's error
   [[nodiscard]] Status settle(bool archive, bool sync) const;
 

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Watch>> Watch::start(const EndPoint& endpoint, RDMAStream
   try {
     watch->thread_ = std::thread([watch = watch.get()] { watch->run(); });
   } catch (const std::system_error& error) {
-    return make_error(error.code(), "cannot start a thread to watch with");
+    return make_error(error.code(), "cannot start a thread that watches the copy");
   }
   return watch;
 }
@@ -65,7 +65,7 @@ void Watch::run() {
     const bool heard = hear();
     const bool moved = has_moved();
     if (clock.step(std::chrono::steady_clock::now(), heard || moved)) {
-      stream_.abort("nothing was sent or taken for " + seconds_text(limit_) + ", and nobody was at work (--timeout)");
+      stream_.abort("no data moved for " + seconds_text(limit_) + ", and neither peer was working (--timeout)");
       return;
     }
     lock.lock();

@@ -52,7 +52,7 @@ std::string how_it_ended(int status) {
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const Main& main, std::chrono::seconds patience) {
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return system_error("make a pipe to the server process");
+  if (pipe(ends.data()) != 0) return system_error("create a pipe to the server process");
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   std::cout.flush();
@@ -70,7 +70,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const Main& main, st
   std::array<unsigned char, 2> bytes{};
   if (!readable(read_end.get(), Deadline::after(patience))) {
     return make_error(Errc::kTimeout,
-                      "the server process does not listen after " + std::to_string(patience.count()) + " s");
+                      "the server process has not started to listen within " + std::to_string(patience.count()) + " s");
   }
   if (retry_interrupted([&] { return read(read_end.get(), bytes.data(), bytes.size()); }) != 2) {
     return make_error(Errc::kPeerLost, "the server process ended before it listened");
@@ -88,7 +88,7 @@ Status ServerProcess::wait(std::chrono::seconds patience) {
   if (pidfd_.valid() && !readable(pidfd_.get(), Deadline::after(patience))) {
     end();
     return make_error(Errc::kTimeout,
-                      "the server process (pid " + std::to_string(pid_) + ") went on after its client's run");
+                      "the server process (pid " + std::to_string(pid_) + ") did not end after the run of its client");
   }
   int status = 0;
   const pid_t ended = retry_interrupted([&] { return waitpid(pid_, &status, 0); });

@@ -7,8 +7,9 @@
 namespace rdmacomm::programs {
 
 ClientReport::~ClientReport() {
-  if (const std::string rest = served_.left_out(); !rest.empty()) std::cout << "served more: " << rest << std::endl;
-  if (const std::string rest = failed_.left_out(); !rest.empty()) say("more clients ended in error: " + rest);
+  if (const std::string rest = served_.left_out(); !rest.empty())
+    std::cout << "more served clients: " << rest << std::endl;
+  if (const std::string rest = failed_.left_out(); !rest.empty()) say("more clients that failed: " + rest);
 }
 
 void ClientReport::failed(const std::string& peer, const std::string& text) {

@@ -59,7 +59,8 @@ Result<std::string> read_flag_file(const std::string& path) {
     text.append(part.data(), static_cast<std::size_t>(got));
     if (text.size() > kMaxFlagFileBytes) return cannot(std::make_error_code(std::errc::file_too_large));
   }
-  if (text.find('\0') != std::string::npos) return wrong(path, "this is no text, so it is no flag file").error();
+  if (text.find('\0') != std::string::npos)
+    return wrong(path, "it contains a NUL byte, so it is not a flag file").error();
   return text;
 }
 
@@ -137,7 +138,8 @@ class FlagSetter {
     if (!flag && name.starts_with("no")) {
       flag = find_flag(name.substr(2));
       if (flag && (flag->type != "bool" || value)) {
-        return wrong(where, std::string(word) + ": \"no\" is for options that are on or off, and has no value");
+        return wrong(where,
+                     std::string(word) + ": \"no\" works only with options that are on or off, and takes no value");
       }
       value = "false";
     }
@@ -175,7 +177,7 @@ class FlagSetter {
     }
     if (++sources_ > kMaxSources) {
       return wrong(where, "--" + flag + '=' + name + ": more than " + std::to_string(kMaxSources) +
-                              " flag files and names in the environment; do they name each other?");
+                              " flag files and environment variables; check whether flag files include each other");
     }
     return flag == "flagfile" ? take_file(name, where) : take_environment(name, where, flag == "fromenv");
   }
@@ -188,7 +190,7 @@ class FlagSetter {
     }
     const std::string variable = "FLAGS_" + flag->name;
     const char* const value = ::secure_getenv(variable.c_str());
-    if (value != nullptr) return assign(*flag, name, value, "the environment's " + variable);
+    if (value != nullptr) return assign(*flag, name, value, "the environment variable " + variable);
     return must_be_set ? wrong(where, "--fromenv=" + name + ": " + variable + " is not set in the environment")
                        : Status();
   }
@@ -212,7 +214,7 @@ class FlagSetter {
         if (is_option) {
           return wrong(
               path + " line " + std::to_string(number),
-              '"' + std::string(line) + "\" is neither an option, which begins with --, nor names of programs");
+              '"' + std::string(line) + "\" is neither an option, which begins with --, nor a list of program names");
         }
         is_for_this_program = (std::exchange(in_names, true) && is_for_this_program) || names_this_program(line);
         continue;

@@ -11,34 +11,42 @@
 #include "verbs/describe.h"
 
 DEFINE_string(role, "",
-              "server, client, or both: a server and a client process on this machine. master and slave are "
-              "other words for server and client. Without it: client where --server is given, else both");
-DEFINE_string(server, "127.0.0.1", "client: name or address of the server's host");
-DEFINE_string(master, "", "another name of --server");
+              "server, client, or both: a server process and a client process on this host. Without it: client if "
+              "--server is given, otherwise both. master and slave are other words for server and client");
+DEFINE_string(server, "127.0.0.1", "client: host name or address of the server");
+DEFINE_string(master, "", "another name for --server");
 DEFINE_int32(port, rdmacomm::kDefaultPort,
-             "TCP port of the server; 0, for a server: any free one. Not looked at with --role=both");
-DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server, and to wait for its answers");
+             "TCP port of the server. 0 (server only): any free port. Not used with --role=both");
+DEFINE_double(
+    connect_timeout, 10,
+    "client: number of seconds for which it tries to connect to the server, and for which it then waits for each "
+    "answer of the server");
 DEFINE_double(
     silent_peer_after, 10,
-    "3 to 3600: seconds without a sign of life after which the other side counts as lost; 0: never, to stop it in "
-    "a debugger");
-DEFINE_bool(keep_serving, false, "server: go on with the next client after a run");
+    "3 to 3600: a peer that sends no heartbeat for this number of seconds counts as lost. 0: never; use it if a peer "
+    "is stopped in a debugger");
+DEFINE_bool(keep_serving, false, "server: serve the next client after each run, instead of ending");
 DEFINE_string(
     device, "",
-    "RDMA device, for example mlx5_0, rxe0, soft0. Without it: the one on the route to the server, else the first one "
-    "with an active port, else soft0");
-DEFINE_string(ib_dev, "", "another name of --device");
-DEFINE_int32(ib_port, 0, "port of the device; 0: the first active one");
-DEFINE_int32(gid_index, -1, "index in the port's GID table; -1: chosen by the route to the peer");
-DEFINE_string(connector, "auto", "by what the two meet: tcp, cm (rdma_cm), or auto: cm where the device is iWARP");
-DEFINE_int32(gid_idx, -1, "another name of --gid-index");
+    "RDMA device, for example mlx5_0, rxe0, soft0. Without it: the device on the route to the server, otherwise the "
+    "first device with an active port, otherwise soft0");
+DEFINE_string(ib_dev, "", "another name for --device");
+DEFINE_int32(ib_port, 0, "port of the device. 0: the first active port");
+DEFINE_int32(gid_index, -1, "index in the port's GID table. -1: chosen by the route to the peer");
+DEFINE_string(connector, "auto",
+              "how the peers connect, the same at both: tcp, cm (rdma_cm), or auto: cm if the device is iWARP, "
+              "otherwise tcp");
+DEFINE_int32(gid_idx, -1, "another name for --gid-index");
 DEFINE_string(
     gid_type, "auto",
-    "auto, v1, v2 (RoCE) or ib: the only type of GID to use. auto: RoCE v2 before v1, as the peer has it too");
-DEFINE_string(pkey, "", "P_Key of the partition, for example 0x8001; without it: the first of the port's table");
+    "auto, v1, v2 (RoCE) or ib: the only type of GID to use. auto: a type that both peers have, RoCE v2 before v1");
+DEFINE_string(pkey, "",
+              "P_Key of the partition, for example 0x8001. Without it: the first P_Key in the table of the port");
 DEFINE_int32(traffic_class, 0, "0 to 255: DSCP and ECN bits of the packets");
 DEFINE_int32(service_level, 0, "0 to 15: InfiniBand service level; on Ethernet 0 to 7, the VLAN priority");
-DEFINE_int32(mtu, 4096, "256, 512, 1024, 2048 or 4096: largest path MTU to use; the smaller one of both sides counts");
+DEFINE_int32(mtu, 4096,
+             "256, 512, 1024, 2048 or 4096: largest path MTU to use. The connection uses the smaller value of the two "
+             "peers");
 
 namespace rdmacomm::programs {
 namespace {
@@ -85,7 +93,7 @@ Result<std::optional<std::uint16_t>> read_pkey() {
   std::uint16_t pkey = 0;
   const auto [read_to, failed] = std::from_chars(first, end, pkey, is_hex ? 16 : 10);
   if (failed == std::errc() && read_to == end && (pkey & 0x7fff) != 0) return std::optional(pkey);
-  return bad_flag("pkey", FLAGS_pkey, "possible are 0x0001 to 0xffff, but for 0x8000");
+  return bad_flag("pkey", FLAGS_pkey, "possible are 0x0001 to 0xffff, except 0x8000");
 }
 
 Status check_ranges(Role role) {
@@ -94,7 +102,7 @@ Status check_ranges(Role role) {
   }
   if (FLAGS_silent_peer_after != 0 && !is_within(FLAGS_silent_peer_after, 3, 3600)) {
     return bad_flag("silent-peer-after", number_given(FLAGS_silent_peer_after),
-                    "possible are 3 to 3600 seconds, and 0 to wait for ever");
+                    "possible are 3 to 3600 seconds, and 0 for no limit");
   }
   for (const Status& checked : {
            check_range("port", FLAGS_port, role == Role::kClient ? 1 : 0, 65535),
@@ -155,7 +163,7 @@ Result<ConnectionFlags> read_connection_flags(Role role) {
     if (!is_given(flag)) continue;
     std::string name = flag;
     std::ranges::replace(name, '_', '-');
-    return make_error(Errc::kInvalidArgument, "--" + name + " is no option of this program; see --help");
+    return make_error(Errc::kInvalidArgument, "--" + name + " is not an option of this program; see --help");
   }
   return read_flags_of(role);
 }
@@ -169,21 +177,21 @@ ChannelConfig with_flags(ChannelConfig channel, const AdapterConfig& flags) {
 }
 
 std::vector<Help::Group> connection_help(const std::optional<HelpFlag>& more) {
-  Help::Group whom{"Who talks to whom",
-                   {{"role", "ROLE"},
-                    {"server", "HOST"},
-                    {"port", "N"},
-                    {"connect_timeout", "SECONDS"},
-                    {"silent_peer_after", "SECONDS"},
-                    {"keep_serving", ""},
-                    {"connector", "KIND"},
-                    {"master", "HOST"}}};
-  if (more) whom.flags.insert(whom.flags.begin() + 3, *more);
-  return {std::move(whom), device_help()};
+  Help::Group peers{"Connection",
+                    {{"role", "ROLE"},
+                     {"server", "HOST"},
+                     {"port", "N"},
+                     {"connect_timeout", "SECONDS"},
+                     {"silent_peer_after", "SECONDS"},
+                     {"keep_serving", ""},
+                     {"connector", "KIND"},
+                     {"master", "HOST"}}};
+  if (more) peers.flags.insert(peers.flags.begin() + 3, *more);
+  return {std::move(peers), device_help()};
 }
 
 Help::Group device_help() {
-  return {"The device",
+  return {"Device",
           {{"device", "NAME"},
            {"ib_port", "N"},
            {"gid_index", "N"},

@@ -29,7 +29,7 @@ Status pin_this_thread(int cpu) {
   CPU_ZERO(&set);
   if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof(set), &set) != 0) {
-    return make_error(last_system_error(), "cannot keep a thread on CPU " + std::to_string(cpu));
+    return make_error(last_system_error(), "cannot bind a thread to CPU " + std::to_string(cpu));
   }
   return {};
 }

@@ -12,10 +12,10 @@ Status allow_descriptors(std::uint64_t count) {
   if (limit.rlim_max < count) {
     return make_error(
         std::make_error_code(std::errc::too_many_files_open),
-        "a process needs " + std::to_string(count) + " file descriptors, and may have " +
+        "a process needs " + std::to_string(count) + " file descriptors, but may open at most " +
             std::to_string(limit.rlim_max) +
-            " (ulimit -Hn): raise that as root, by nofile in /etc/security/limits.conf, LimitNOFILE= of a "
-            "systemd unit or --ulimit=nofile= of a container");
+            " (ulimit -Hn): raise this limit as root, with nofile in /etc/security/limits.conf, LimitNOFILE= in a "
+            "systemd unit or --ulimit=nofile= for a container");
   }
   limit.rlim_cur = count;
   (void)setrlimit(RLIMIT_NOFILE, &limit);  // every process may raise it up to the hard limit

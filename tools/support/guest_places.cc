@@ -35,14 +35,15 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   refuse_one_of(guest->source_);
   const auto candidate = waiting_.insert(waiting_.end(), {.source = guest->source_, .bytes = bytes});
   while (!fits(*candidate) || !is_next(*candidate)) {
-    if (const Leaver leaver = find_leaver(*candidate, clock_()); leaver.guest) {
-      last_source_ = leaver.guest->source_;
-      leaver.guest->dismissed_ = true;
-      const auto dismiss = std::exchange(leaver.guest->dismiss_, {});
-      const Error why = make_error(
-          Errc::kServerBusy, leaver.rests ? "this client did nothing while another one waited for its place"
-                                          : "a client of another host waited, and this one's host has had its share");
-      leaver.guest->told_ = why;
+    if (const Choice chosen = choose_guest(*candidate, clock_()); chosen.guest) {
+      last_source_ = chosen.guest->source_;
+      chosen.guest->dismissed_ = true;
+      const auto dismiss = std::exchange(chosen.guest->dismiss_, {});
+      const Error why =
+          make_error(Errc::kServerBusy,
+                     chosen.rests ? "this client was idle while another client waited for its place"
+                                  : "a client of another host waited, and the host of this client has used its share");
+      chosen.guest->told_ = why;
       lock.unlock();
       dismiss(why);
       lock.lock();
@@ -98,7 +99,7 @@ Status GuestPlaces::explained(const Guest& guest, Status outcome) const {
   return !outcome.ok() && guest.told_ ? Status(*guest.told_) : outcome;
 }
 
-void GuestPlaces::leave(const std::string& address) {
+void GuestPlaces::remove(const std::string& address) {
   const std::lock_guard lock(mutex_);
   std::erase_if(guests_, [&](const auto& guest) { return guest->address_ == address; });
   changed_.notify_all();
@@ -200,10 +201,10 @@ bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Candidate& c
 
 /// Selects the guest that must give up its place for `candidate`. None if the dismissed guests already make room for
 /// all waiting clients.
-GuestPlaces::Leaver GuestPlaces::find_leaver(const Candidate& candidate, Clock::time_point now) {
-  const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
-  if (fits(candidate) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};
-  Leaver found;
+GuestPlaces::Choice GuestPlaces::choose_guest(const Candidate& candidate, Clock::time_point now) {
+  const auto dismissed = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
+  if (fits(candidate) || dismissed >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};
+  Choice found;
   for (const auto& guest : guests_) {
     const bool resting = rests(*guest, now);
     if (!guest->dismiss_ || !in_the_way(*guest, candidate)) continue;

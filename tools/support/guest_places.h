@@ -1,4 +1,4 @@
-// guest_places.h - limits a server's clients and their memory, and decides which client must leave for another one.
+// guest_places.h - limits a server's clients and their memory, and decides which client gives its place to another one.
 #pragma once
 
 #include <atomic>
@@ -101,21 +101,21 @@ class GuestPlaces {
 
   /// Gives a client a place, in lazy_config_hca(). If no place is free, waits for one as described above.
   ///
-  /// address  PeerInfo::address, which identifies the guest in leave()
+  /// address  PeerInfo::address, which identifies the guest in remove()
   /// bytes    memory that will be allocated for it
   /// Returns  kServerBusy: no place before the deadline, or refused because too many clients of its host wait;
   ///          std::errc::not_enough_memory: this machine has less than `bytes` left
   [[nodiscard]] Result<std::shared_ptr<Guest>> admit(const std::string& address, std::uint64_t bytes,
                                                      Deadline deadline);
-  /// Sets the function that dismisses the guest: called at most once, from any thread, also after leave(). A guest
+  /// Sets the function that dismisses the guest: called at most once, from any thread, also after remove(). A guest
   /// without it cannot be dismissed.
   void set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss);
-  /// From now on the guest keeps its place until it leaves. Returns  false: it was already dismissed
+  /// From now on the guest keeps its place until remove(). Returns  false: it was already dismissed
   [[nodiscard]] bool keep(Guest& guest);
   /// The outcome of this guest: the reason for its dismissal, if it was dismissed, else `outcome`.
   [[nodiscard]] Status explained(const Guest& guest, Status outcome) const;
   /// Frees the guest's place; its memory must be free already. No effect if it has left already.
-  void leave(const std::string& address);
+  void remove(const std::string& address);
   /// The server ends: clients that wait for a place, now or later, are refused at once.
   void close();
   /// The number of clients that wait for a place.
@@ -129,7 +129,7 @@ class GuestPlaces {
   };
 
   /// The guest to dismiss, with the reasons for the choice.
-  struct Leaver {
+  struct Choice {
     std::shared_ptr<Guest> guest = nullptr;
     bool rests = false;
     std::uint64_t share = 0;  // the share of its host
@@ -151,7 +151,7 @@ class GuestPlaces {
   [[nodiscard]] bool rests(Guest& guest, Clock::time_point now) const;
   [[nodiscard]] bool has_more_than_its_share(const Guest& guest, const Candidate& candidate,
                                              Clock::time_point now) const;
-  [[nodiscard]] Leaver find_leaver(const Candidate& candidate, Clock::time_point now);
+  [[nodiscard]] Choice choose_guest(const Candidate& candidate, Clock::time_point now);
   [[nodiscard]] Error busy() const;
 
   const PlaceLimits limits_;

@@ -36,14 +36,14 @@ std::optional<std::string> HostPace::line(const std::string& peer, const std::st
   ++host.told;
   const std::uint64_t left_out = std::exchange(host.left_out, 0);
   if (left_out == 0) return text;
-  return text + "; and " + std::to_string(left_out) + " more " + (own != nullptr ? "from there" : "from other hosts") +
-         " lately";
+  return text + "; " + std::to_string(left_out) + " more such lines " +
+         (own != nullptr ? "about this host" : "about other hosts") + " were not printed";
 }
 
 std::string HostPace::left_out() const {
   std::string text;
   const auto append = [&text](std::uint64_t count, const std::string& whose) {
-    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " of " + whose;
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " from " + whose;
   };
   for (const auto& [host, line] : by_host_) append(line.left_out, host.to_text());
   if (others_) append(others_->left_out, "other hosts");

@@ -65,13 +65,13 @@ Result<LatencyHistogram> LatencyHistogram::decode(WireReader& reader) {
   for (std::uint16_t i = 0; i < used && reader.ok(); ++i) {
     const auto bucket = reader.get<std::uint16_t>();
     const auto count = reader.get<std::uint64_t>();
-    if (bucket >= kBuckets) return make_error(Errc::kBadMessage, "a histogram with a bucket that there is not");
+    if (bucket >= kBuckets) return make_error(Errc::kBadMessage, "a histogram has a bucket number that is too large");
     histogram.counts_[bucket] += count;
     histogram.count_ += count;
   }
-  if (!reader.ok()) return make_error(Errc::kBadMessage, "a histogram that ends too early");
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a histogram ends too early");
   if (histogram.count_ > 0 && histogram.min_ > histogram.max_) {
-    return make_error(Errc::kBadMessage, "a histogram whose smallest sample is larger than its largest");
+    return make_error(Errc::kBadMessage, "the smallest sample of a histogram is larger than its largest sample");
   }
   return histogram;
 }

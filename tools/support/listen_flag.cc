@@ -4,8 +4,8 @@
 
 DEFINE_string(
     listen, "",
-    "server: the address to listen at, for example 127.0.0.1 for clients of this machine only; without it: every "
-    "address of this machine. Nobody is asked for a password: whoever reaches the port can connect");
+    "server: address to listen at, for example 127.0.0.1 for clients on this host only. Without it: every address of "
+    "this host. Clients need no password: every client that can reach the port can connect");
 
 namespace rdmacomm::programs {
 
@@ -21,8 +21,9 @@ Status apply_listen_flag(ConnectionFlags& flags) {
   }
   return make_error(Errc::kInvalidArgument,
                     "--listen=" + FLAGS_listen +
-                        (flags.role == Role::kClient ? ": a client does not listen"
-                                                     : ": is for --role=server; both processes are of this machine"));
+                        (flags.role == Role::kClient
+                             ? ": a client does not listen"
+                             : ": works only with --role=server; with --role=both the two processes use 127.0.0.1"));
 }
 
 }  // namespace rdmacomm::programs

@@ -171,7 +171,7 @@ Result<CopyFigures> MachineBaseline::measure_copy(std::uint64_t bytes) {
   const Pages to(bytes);
   if (!from.valid() || !to.valid()) {
     return make_error(std::make_error_code(std::errc::not_enough_memory),
-                      "no memory to measure a memcpy of " + std::to_string(bytes) + " bytes");
+                      "not enough memory to measure a memcpy of " + std::to_string(bytes) + " bytes");
   }
   CopySeries& series = copies_[bytes];
   CopyFigures figures;

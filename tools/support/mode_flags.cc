@@ -4,14 +4,17 @@
 
 #include "support/program.h"
 
-DEFINE_string(polling, "busy",
-              "busy: a core spins for completions; channel: it sleeps until the device wakes it (event is another word "
-              "for it); epoll: the same by epoll; adaptive: it spins for a while, then sleeps");
+DEFINE_string(
+    polling, "busy",
+    "how a thread waits for completions. busy: it polls without a pause, and so keeps a core busy; channel (or "
+    "event): it sleeps until the device wakes it; epoll: it sleeps in epoll_wait; adaptive: it polls for a "
+    "short time, then sleeps");
 DEFINE_string(
     threads, "none",
-    "who takes completions. none: the thread that waits for them; per-qp: a thread for each queue pair; "
-    "shared-cq: one thread for all, on one completion queue; sharded: --shards of those share the connections");
-DEFINE_int32(shards, 4, "1 to 256: completion queues, each with its thread, of --threads=sharded");
+    "which threads take completions from the completion queues. none: the thread that waits for them; per-qp: one "
+    "thread for each queue pair; shared-cq: one thread with one completion queue for all connections; sharded: as "
+    "shared-cq, but the connections are divided among --shards such threads");
+DEFINE_int32(shards, 4, "1 to 256: number of threads with --threads=sharded, each with its own completion queue");
 
 namespace rdmacomm::programs {
 namespace {
@@ -30,8 +33,9 @@ Result<PollingMode> read_polling() {
 
 Status check_shards() {
   if (FLAGS_threads != "sharded" && is_given("shards")) {
-    return make_error(Errc::kInvalidArgument, "--shards=" + std::to_string(FLAGS_shards) +
-                                                  ": is for --threads=sharded, and this is --threads=" + FLAGS_threads);
+    return make_error(Errc::kInvalidArgument,
+                      "--shards=" + std::to_string(FLAGS_shards) +
+                          ": works only with --threads=sharded, not with --threads=" + FLAGS_threads);
   }
   if (FLAGS_shards >= 1 && FLAGS_shards <= HcaConfig::kMaxSharedQueues) return {};
   return bad_mode("shards", std::to_string(FLAGS_shards), "1 to 256");
@@ -39,7 +43,7 @@ Status check_shards() {
 
 Status check_no_option(const char* flag) {
   if (!is_given(flag)) return {};
-  return make_error(Errc::kInvalidArgument, std::string("--") + flag + " is no option of this program; see --help");
+  return make_error(Errc::kInvalidArgument, std::string("--") + flag + " is not an option of this program; see --help");
 }
 
 }  // namespace
@@ -77,10 +81,11 @@ Help::Group mode_help(OwnThread own) {
   HelpFlag threads{"threads", "none|per-qp|shared-cq|sharded"};
   if (own == OwnThread::kNever) {
     threads = {"threads", "per-qp|shared-cq|sharded",
-               "who takes completions. per-qp: a thread for each queue pair; shared-cq: one thread for all, on one "
-               "completion queue; sharded: --shards of those share the connections"};
+               "which threads take completions from the completion queues. per-qp: one thread for each queue pair; "
+               "shared-cq: one thread with one completion queue for all connections; sharded: as shared-cq, but the "
+               "connections are divided among --shards such threads"};
   }
-  return {"How completions are waited for (each process for itself)", {polling, threads, {"shards", "M"}}};
+  return {"Completions (each process has its own settings)", {polling, threads, {"shards", "M"}}};
 }
 
 }  // namespace rdmacomm::programs

@@ -28,7 +28,7 @@ Status with_cause(const EndPoint& endpoint, Status failure) {
   const Deadline deadline = Deadline::after(may_be_ahead(endpoint, failure.code()) ? kLongPatience : kPatience);
   while (endpoint.alive() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!endpoint.alive()) return endpoint.status();
-  return make_error(failure.code(), "with " + endpoint.peer() + ": " + failure.error().context);
+  return make_error(failure.code(), "connection to " + endpoint.peer() + ": " + failure.error().context);
 }
 
 Status explained(const EndPoint& endpoint, Status failure) {

@@ -58,24 +58,52 @@ std::string default_text(const gflags::CommandLineFlagInfo& info) {
   return text.str();
 }
 
-/// "  --queue-depth=N    description", wrapped to 100 columns below the second column.
-void append_flag(std::string& text, const HelpFlag& flag) {
-  constexpr std::size_t kSecondColumn = 28;
-  constexpr std::size_t kWidth = 100;
-  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name);
-  std::string line = "  --" + with_dashes(flag.name) + (*flag.value != '\0' ? std::string("=") + flag.value : "");
-  line.resize(std::max(line.size() + 2, kSecondColumn), ' ');
-  std::string about = flag.about != nullptr ? flag.about : info.description;
-  if (!info.default_value.empty() && info.type != "bool") about += " (default " + default_text(info) + ")";
-  std::istringstream words(about);
-  for (std::string word; words >> word;) {
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+/// Appends `line` and `words` in lines for a terminal of 80 columns. All lines after the first one are
+/// indented.
+void append_wrapped(std::string& text, std::string line, const std::vector<std::string>& words, std::size_t indent) {
+  constexpr std::size_t kWidth = 79;
+  for (const std::string& word : words) {
     if (line.size() + word.size() > kWidth) {
       text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-      line.assign(kSecondColumn, ' ');
+      line.assign(indent, ' ');
     }
     line += word + ' ';
   }
   text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+}
+
+/// Appends paragraphs, each of which is one line of `paragraphs`. Lines that begin with a blank stay as they are.
+void append_paragraphs(std::string& text, const std::string& paragraphs) {
+  std::istringstream lines(paragraphs);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(' ')) {
+      text += line + '\n';
+    } else {
+      append_wrapped(text, "", words_of(line), 0);
+    }
+  }
+}
+
+/// "  --queue-depth=N         description"; below the option if that is longer than the first column.
+void append_flag(std::string& text, const HelpFlag& flag) {
+  constexpr std::size_t kSecondColumn = 28;
+  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name);
+  std::string line = "  --" + with_dashes(flag.name) + (*flag.value != '\0' ? std::string("=") + flag.value : "");
+  if (line.size() + 2 > kSecondColumn) {
+    text += line + '\n';
+    line.clear();
+  }
+  line.resize(kSecondColumn, ' ');
+  std::vector<std::string> words = words_of(flag.about != nullptr ? flag.about : info.description);
+  if (!info.default_value.empty() && info.type != "bool") words.push_back("(default " + default_text(info) + ")");
+  append_wrapped(text, std::move(line), words, kSecondColumn);
 }
 
 bool is_on(const char* flag) {
@@ -106,12 +134,14 @@ const std::string& program_name() {
 }
 
 std::string help_text(const Help& help) {
-  std::string text = std::string("usage: ") + help.usage + "\n\n" + help.purpose + '\n';
+  std::string text = std::string("usage: ") + help.usage + "\n\n";
+  append_paragraphs(text, help.purpose);
   for (const Help::Group& group : help.groups) {
     text += std::string("\n") + group.title + ":\n";
     for (const HelpFlag& flag : group.flags) append_flag(text, flag);
   }
-  if (*help.closing != '\0') text += std::string("\n") + help.closing + '\n';
+  text += '\n';
+  append_paragraphs(text, help.closing);
   return text;
 }
 

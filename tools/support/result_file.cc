@@ -50,7 +50,7 @@ Status check_not_planted(const std::string& path, const struct stat& is) {
   if (trusted || !can_be_a_trap) return {};
   return make_error(std::make_error_code(std::errc::operation_not_permitted),
                     "cannot write " + path + ": it is a " + (S_ISLNK(is.st_mode) ? "symbolic link" : "pipe") +
-                        " of another user's; remove it, or choose another file");
+                        " that belongs to another user; remove it, or choose another file");
 }
 
 /// Moves on to the directory and the name of `to`, which is relative to `place`.

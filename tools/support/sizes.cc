@@ -14,7 +14,7 @@ std::string quoted(std::string_view text) {
 }
 
 Error not_a_size(std::string_view text, const std::string& why) {
-  return make_error(Errc::kInvalidArgument, quoted(text) + " is no size: " + why);
+  return make_error(Errc::kInvalidArgument, quoted(text) + " is not a size: " + why);
 }
 
 /// The shift for K, M or G; -1 for any other letter.
@@ -39,7 +39,7 @@ Result<std::vector<std::uint64_t>> parse_range(std::string_view text, std::size_
   for (std::uint64_t size = std::bit_ceil(*low); size <= *high; size *= 2) sizes.push_back(size);
   if (sizes.empty()) {
     return make_error(Errc::kInvalidArgument,
-                      quoted(text) + " has no power of two in it; write LOW:HIGH, for example 1:8M");
+                      quoted(text) + " contains no power of two; write LOW:HIGH, for example 1:8M");
   }
   return sizes;
 }
@@ -55,9 +55,9 @@ Result<std::uint64_t> parse_size(std::string_view text) {
   const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   if (suffix.size() == 1) shift = shift_of(suffix.front());
   if (error != std::errc() || suffix.size() > 1 || shift < 0) {
-    return not_a_size(text, "write a number of bytes, with K, M or G behind it for powers of 1024");
+    return not_a_size(text, "write a number of bytes, optionally followed by K, M or G for powers of 1024");
   }
-  if (number == 0) return not_a_size(text, "the smallest is 1 byte");
+  if (number == 0) return not_a_size(text, "the smallest size is 1 byte");
   if (number > (kMax >> shift)) return not_a_size(text, "it is too large");
   return number << shift;
 }

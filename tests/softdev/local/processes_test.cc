@@ -47,7 +47,7 @@ TEST(Processes, OperationsCompleteWithoutTheTargetsThreads) {
     Node node;
     Qp qp(node);
     Memory memory(node, 1 << 20);
-    const Card peer = introduce(child.line(), qp, memory);
+    const QueueInfo peer = introduce(child.line(), qp, memory);
     memory.fill(5);
     for (const std::size_t size : {8U, 4096U, 1U << 19}) {
       ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, size)), 0);
@@ -64,7 +64,7 @@ TEST(Processes, AStoppedTargetsMemoryIsStillAccessed) {
   Node node;
   Qp qp(node);
   Memory memory(node);
-  const Card peer = introduce(child.line(), qp, memory);
+  const QueueInfo peer = introduce(child.line(), qp, memory);
   auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey);
   child.stop();  // before the first request
   for (int i = 0; i < 100; ++i) {
@@ -84,7 +84,7 @@ TEST(Processes, AProgramThatReplacedTheTargetIsNotWrittenTo) {
     dup2(line.fd, STDOUT_FILENO);  // exec does not close it
     execl("/bin/sh", "sh", "-c", "echo here; exec sleep 1000", nullptr);
   });
-  const Card target = child.line().receive();
+  const QueueInfo target = child.line().receive();
   int error = 0;
   const auto peer = Peer::connect(target.qpn, error);
   ASSERT_NE(peer, nullptr) << error;
@@ -133,9 +133,9 @@ TEST(Processes, AConnectWithoutAFreeDescriptorFailsWithTheReason) {
   Qp first(node);
   Qp second(node);
   Memory memory(node);
-  const Card other = child.line().receive();
+  const QueueInfo other = child.line().receive();
   child.line().send({second.number(), 0, 0});
-  const Card peer = introduce(child.line(), first, memory);
+  const QueueInfo peer = introduce(child.line(), first, memory);
   ASSERT_EQ(second.to_init(), 0);
   {
     const NoFreeDescriptor none;
@@ -155,7 +155,7 @@ TEST(Processes, AConnectWithoutADescriptorForThePeerNamesTheReason) {
   });
   Node node;
   Qp qp(node);
-  const Card peer = child.line().receive();
+  const QueueInfo peer = child.line().receive();
   ASSERT_EQ(qp.to_init(), 0);
   {
     const NoFreeDescriptor none;
@@ -180,7 +180,7 @@ TEST(Processes, AStoppedTargetDoesNotDelayReports) {
   Node node;
   Qp qp(node, patient());
   Memory memory(node);
-  const Card peer = introduce(child.line(), qp, memory);
+  const QueueInfo peer = introduce(child.line(), qp, memory);
   int error = 0;
   const auto owner = SoftContext::from(node.context.get()).peers().get(peer.qpn, error);
   ASSERT_NE(owner, nullptr) << error;
@@ -207,7 +207,7 @@ TEST(Processes, ConnectingToAStoppedProcessDelaysNoOther) {
     line.send({.qpn = qp.number()});
     pause();
   });
-  const Card card = stopped.line().receive();
+  const QueueInfo info = stopped.line().receive();
   stopped.stop();
   Node node;
   Qp waiting(node);
@@ -215,7 +215,7 @@ TEST(Processes, ConnectingToAStoppedProcessDelaysNoOther) {
   std::atomic<bool> through{false};
   std::thread other([&] {
     thread = gettid();
-    waiting.connect_to(card.qpn);
+    waiting.connect_to(info.qpn);
     through = true;
   });
   while (thread == 0 || !asleep(thread)) std::this_thread::yield();
@@ -253,14 +253,14 @@ TEST(Processes, ARequestToAStoppedTargetDelaysNoOther) {
     line.send({.qpn = late.number()});
     pause();
   });
-  const Card first = stopped.line().receive();
+  const QueueInfo first = stopped.line().receive();
   Node node;
   Qp lost(node, patient());
   Memory memory(node);
   // The number that the child assigns next. It does not exist when this process first looks for it.
   lost.connect_to(first.qpn + 1);
   stopped.line().send({});
-  const Card late = stopped.line().receive();
+  const QueueInfo late = stopped.line().receive();
   ASSERT_EQ(late.qpn, first.qpn + 1);
   stopped.stop();
   ASSERT_EQ(lost.post(rdma_request(IBV_WR_RDMA_WRITE, 1, memory.address(), 1), memory.slice(0, 8)), 0);
@@ -350,7 +350,7 @@ TEST(Processes, PostsToADeadTargetFail) {
   Node node;
   Qp qp(node);
   Memory memory(node);
-  const Card peer = introduce(child.line(), qp, memory);
+  const QueueInfo peer = introduce(child.line(), qp, memory);
   child.kill();
   ibv_wc last{};
   do {  // until the death is noticed: a WRITE to own memory fails by itself, a SEND would wait
@@ -368,7 +368,7 @@ TEST(Processes, AnInitiatorKilledInTheMiddleHarmsNothing) {
       Node node;
       Qp qp(node);
       Memory memory(node, 1 << 20);
-      const Card peer = introduce(line, qp, memory);
+      const QueueInfo peer = introduce(line, qp, memory);
       for (;;) {
         (void)qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 1 << 20));
         (void)qp.poll();
@@ -394,7 +394,7 @@ TEST(Processes, DeregisteredMemoryIsNotWrittenAnyMore) {
     Qp qp(node);
     Memory memory(node, 1 << 16);
     std::memset(memory.data, 0xab, memory.size);
-    const Card peer = introduce(line, qp, memory);
+    const QueueInfo peer = introduce(line, qp, memory);
     ibv_wc wc{};
     do {
       (void)qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 1 << 16));
@@ -422,7 +422,7 @@ TEST(Processes, AtomicsFromTwoProcessesAddUp) {
       Node node;
       Qp qp(node);
       Memory memory(node);
-      const Card peer = introduce(line, qp, memory);
+      const QueueInfo peer = introduce(line, qp, memory);
       for (std::uint64_t i = 0; i < each; ++i) {
         (void)qp.post(atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, i, peer.address, peer.rkey, 1), memory.slice(0, 8));
         ASSERT_EQ(qp.next().status, IBV_WC_SUCCESS);
@@ -485,7 +485,7 @@ TEST(Processes, AForkedChildDoesNotDisturbItsParentNorSeeItsMessages) {
   };
   exchange();
   child.line().send({});
-  const Card seen = child.line().receive();
+  const QueueInfo seen = child.line().receive();
   EXPECT_EQ(seen.qpn, 1U) << "the child has the memory of the moment when it was made";
   EXPECT_EQ(seen.rkey, 0U) << "memory that peers map is not inherited";
   EXPECT_EQ(own.data[8], std::byte{0}) << "the child writes to its own copy";

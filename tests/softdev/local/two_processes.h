@@ -11,7 +11,7 @@
 namespace rdmacomm::softdev::test {
 
 /// Sent by each of the two processes to the other.
-struct Card {
+struct QueueInfo {
   std::uint32_t qpn = 0;
   std::uint32_t rkey = 0;
   std::uint64_t address = 0;
@@ -20,11 +20,13 @@ struct Card {
 /// One end of the pipe between the two processes.
 struct Line {
   int fd;
-  void send(const Card& card) const { ASSERT_EQ(write(fd, &card, sizeof(card)), static_cast<ssize_t>(sizeof(card))); }
-  Card receive() const {
-    Card card;
-    EXPECT_EQ(read(fd, &card, sizeof(card)), static_cast<ssize_t>(sizeof(card)));
-    return card;
+  void send(const QueueInfo& info) const {
+    ASSERT_EQ(write(fd, &info, sizeof(info)), static_cast<ssize_t>(sizeof(info)));
+  }
+  QueueInfo receive() const {
+    QueueInfo info;
+    EXPECT_EQ(read(fd, &info, sizeof(info)), static_cast<ssize_t>(sizeof(info)));
+    return info;
   }
 };
 
@@ -36,9 +38,9 @@ class Child : public rdmacomm::testing::ForkedChild {
 };
 
 /// Connects the local queue pair and exchanges descriptions of the memory with the peer.
-inline Card introduce(const Line& line, Qp& qp, const Memory& memory) {
+inline QueueInfo introduce(const Line& line, Qp& qp, const Memory& memory) {
   line.send({qp.number(), memory.mr->rkey, memory.address()});
-  const Card peer = line.receive();
+  const QueueInfo peer = line.receive();
   qp.connect_to(peer.qpn);
   line.send({});
   (void)line.receive();  // both are connected

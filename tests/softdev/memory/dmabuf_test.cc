@@ -142,7 +142,7 @@ TEST(Dmabuf, AnotherProcessCanWriteIt) {
     Qp qp(node);
     Memory memory(node, 1 << 14);
     memory.fill(9);
-    const Card peer = introduce(line, qp, memory);
+    const QueueInfo peer = introduce(line, qp, memory);
     ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, kMessage)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
     line.send({});

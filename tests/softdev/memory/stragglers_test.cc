@@ -28,7 +28,7 @@ void repeat_until_refused(Line line, ibv_wr_opcode opcode) {
   Qp qp(node);
   Memory memory(node, kLongMessage);
   std::memset(memory.data, static_cast<int>(kLate), memory.size);
-  const Card peer = introduce(line, qp, memory);
+  const QueueInfo peer = introduce(line, qp, memory);
   ibv_wc wc{};
   do {
     ASSERT_EQ(qp.post(rdma_request(opcode, 1, peer.address, peer.rkey), memory.slice(0, kLongMessage)), 0);
@@ -235,7 +235,7 @@ TEST(Stragglers, TheApplicationsMemoryIsNoLongerWritten) {
 /// An initiator that is stopped after it has checked whether it may write by address, and before the system call that
 /// writes. Then it does that system call, and another one.
 void rest_before_a_call(Line line) {
-  const Card target = line.receive();
+  const QueueInfo target = line.receive();
   int error = 0;
   const auto peer = Peer::connect(target.qpn, error);
   ASSERT_NE(peer, nullptr) << error;
@@ -270,10 +270,10 @@ TEST(Stragglers, AWriteByAddressThatHasNotBegunIsWithdrawn) {
   memory.mr.reset();
   EXPECT_TRUE(context_of(node).stragglers().any());
   child.line().send({});
-  const Card first = child.line().receive();
+  const QueueInfo first = child.line().receive();
   EXPECT_EQ(first.qpn, static_cast<std::uint32_t>(EFAULT));
   EXPECT_EQ(first.rkey, 0U);
-  const Card again = child.line().receive();
+  const QueueInfo again = child.line().receive();
   EXPECT_EQ(again.qpn, 0U) << "only that one is taken back: who may still write goes on";
   EXPECT_EQ(again.rkey, 8U);
   EXPECT_EQ(child.wait(), 0);

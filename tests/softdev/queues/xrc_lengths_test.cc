@@ -129,7 +129,7 @@ TEST(Xrc, LongMessagesToAnotherProcessesQueue) {
     line.send({received.qp_num, 0, std::memcmp(memory.data, memory.data + kLong, kLong) == 0});
     (void)line.receive();
   });
-  const Card queue = owner.line().receive();
+  const QueueInfo queue = owner.line().receive();
   Node node;
   ibv_xrcd* const xrcd = open_domain(node, file.get(), 0);
   ASSERT_NE(xrcd, nullptr);
@@ -147,7 +147,7 @@ TEST(Xrc, LongMessagesToAnotherProcessesQueue) {
     done(rdma_request(IBV_WR_RDMA_READ, 2, queue.address, queue.rkey), kLong);
     EXPECT_EQ(std::memcmp(memory.data + kLong, memory.data, kLong), 0);
     done(send_request(3), 0);
-    const Card received = owner.line().receive();
+    const QueueInfo received = owner.line().receive();
     EXPECT_EQ(received.qpn, receiver.number());
     EXPECT_EQ(received.address, 1U) << "what was sent is what was written";
     owner.line().send({});

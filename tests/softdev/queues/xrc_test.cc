@@ -657,7 +657,7 @@ void send_for_ever(Line line, std::uint32_t bytes) {
   memory.fill(3);
   Qp sender(node, of_type(IBV_QPT_XRC_SEND));
   line.send({sender.number(), 0, 0});
-  const Card target = line.receive();
+  const QueueInfo target = line.receive();
   sender.connect_to(target.qpn);
   line.send({});
   const std::uint32_t number = line.receive().qpn;
@@ -730,7 +730,7 @@ TEST(Xrc, ADomainThatProcessesShare) {
     line.send({received.qp_num, 0, word});
     (void)line.receive();
   });
-  const Card queue = owner.line().receive();
+  const QueueInfo queue = owner.line().receive();
   Node node;
   ibv_xrcd* const xrcd = open_domain(node, file.get(), 0);
   ASSERT_NE(xrcd, nullptr);
@@ -751,7 +751,7 @@ TEST(Xrc, ADomainThatProcessesShare) {
     EXPECT_EQ(std::memcmp(memory.data + 1000, memory.data, 100), 0);
     ASSERT_EQ(sender.post(to_queue(queue.qpn, send_request(3)), memory.slice(0, 8)), 0);
     EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
-    const Card received = owner.line().receive();
+    const QueueInfo received = owner.line().receive();
     EXPECT_EQ(received.qpn, receiver.number());
     EXPECT_EQ(received.address, sent);
     owner.line().send({});

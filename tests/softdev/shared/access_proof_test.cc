@@ -86,7 +86,7 @@ int answer_to(std::uint32_t qpn, Request request, UniqueFd& fd, std::byte& read)
 }
 
 /// A process to which the kernel refuses access tries all requests of the socket.
-void try_all(const Card& target) {
+void try_all(const QueueInfo& target) {
   std::byte read{0};
   const iovec here{&read, 1};
   const iovec there{reinterpret_cast<void*>(target.address), 1};
@@ -117,7 +117,7 @@ void try_all(const Card& target) {
 
 TEST(AccessProof, TheSameUserWithoutItsCapabilitiesReadsAndWritesNothing) {
   Child child([](Line line) {
-    const Card target = line.receive();
+    const QueueInfo target = line.receive();
     const bool tries = give_up_capabilities();
     if (tries) try_all(target);
     line.send({.rkey = tries});
@@ -177,7 +177,7 @@ std::vector<UniqueFd> hold_up(std::uint32_t qpn) {
 
 TEST(AccessProof, TheSameUserWithoutItsCapabilitiesDelaysAndUsesNothing) {
   Child child([](Line line) {
-    const Card target = line.receive();
+    const QueueInfo target = line.receive();
     const bool tries = give_up_capabilities();
     std::vector<UniqueFd> held;
     if (tries) held = hold_up(target.qpn);
@@ -212,12 +212,12 @@ TEST(AccessProof, AnInitiatorDoesNotShareWithATargetThatMayNotInspectIt) {
     line.send({.qpn = qp.number(), .rkey = gave_up});
     (void)line.receive();
   });
-  const Card card = child.line().receive();
+  const QueueInfo info = child.line().receive();
   int error = 0;
-  const auto peer = Peer::connect(card.qpn, error);
+  const auto peer = Peer::connect(info.qpn, error);
   child.line().send({});
   EXPECT_EQ(child.wait(), 0);
-  if (card.rkey == 0) GTEST_SKIP() << "wants a process with capabilities: root";
+  if (info.rkey == 0) GTEST_SKIP() << "wants a process with capabilities: root";
   EXPECT_EQ(peer, nullptr);
   EXPECT_EQ(error, EPERM);
 }
@@ -255,7 +255,7 @@ TEST(AccessProof, AProcessThatMayNotShareMemoryIsReachedByTcp) {
   Node node;
   Qp qp(node);
   Memory memory(node);
-  const Card peer = introduce(child.line(), qp, memory);
+  const QueueInfo peer = introduce(child.line(), qp, memory);
   memory.fill(3);
   ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 64)), 0);
   EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);

@@ -229,7 +229,7 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
     Qp qp(node, kUd);
     qp.get_ready();
     const Address here(node);
-    const Card target = line.receive();
+    const QueueInfo target = line.receive();
     for (std::uint64_t i = 1; i <= 2; ++i) {
       ASSERT_EQ(qp.post(datagram(i, here, target.qpn), memory.slice(0, 7 + i)), 0);
       EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
