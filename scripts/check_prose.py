@@ -50,7 +50,7 @@ PATTERNS = [
 ]
 PATTERNS = [(what, re.compile(pattern)) for what, pattern in PATTERNS]
 
-# Texts of tests are data for what they test.
+# The texts in tests are data.
 TEST = re.compile(r"(^|/)tests/")
 
 Paragraph = collections.namedtuple("Paragraph", "line text")
@@ -148,7 +148,7 @@ def printed(text):
     for match in re.finditer(rf"{LITERAL}(?:\s*{LITERAL})*", code):
         words = "".join(part[1:-1] for part in re.findall(LITERAL, match.group()))
         for part in re.split(r"(?:\\n)+", words):
-            if len(part.split()) >= 3:
+            if len(part.split()) >= 3 and not part.lstrip().startswith("<"):  # no markup
                 yield Paragraph(text.count("\n", 0, match.start()) + 1, part.replace('\\"', "'").strip())
 
 
