@@ -39,11 +39,12 @@ void Connector::send_heartbeat() {
 Status Connector::claim_sending(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!end_ && !last_sent_ && sending_) {
-    if (deadline.passed()) return late("takes no messages: another thread is still sending one");
+    if (deadline.passed())
+      return late("did not receive the message in time: another thread is still sending one to it");
     wait(sent_, lock, deadline);
   }
   if (end_) return *end_;
-  if (last_sent_) return make_error(Errc::kWrongState, "this side has ended the connection to " + who() + " already");
+  if (last_sent_) return make_error(Errc::kWrongState, "the connection to " + who() + " was already ended locally");
   sending_ = true;
   return {};
 }
@@ -65,9 +66,9 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
     if (some.error != std::errc::operation_would_block) return why_not_sent(some.why());
     if (stream_->await_room(deadline)) continue;
     const std::lock_guard lock(mutex_);
-    if (sent == 0) return late("takes no messages: it does not read them");
-    const Error broken = late("took a part of a message and then no more; the connection is broken");
-    end(PeerState::kLost, make_error(Errc::kPeerLost, "took a part of a message and then no more"));
+    if (sent == 0) return late("did not receive the message in time: its process does not read messages");
+    const Error broken = late("stopped reading in the middle of a message; the connection is broken");
+    end(PeerState::kLost, make_error(Errc::kPeerLost, "stopped reading in the middle of a message"));
     stream_->shut_down(LastBytes::kDrop);
     return broken;
   }
@@ -79,7 +80,7 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
 Error Connector::why_not_sent(const std::string& why) {
   [[maybe_unused]] const PeerState known = check_peer();
   const std::lock_guard lock(mutex_);
-  end(PeerState::kLost, make_error(Errc::kPeerLost, "cannot be sent to: " + why));
+  end(PeerState::kLost, make_error(Errc::kPeerLost, "is lost, because sending to it failed: " + why));
   return *end_;
 }
 

@@ -17,12 +17,12 @@ constexpr std::size_t kMaxWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + 
                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                  4 + HcaConfig::kMaxPrivateDataBytes;
 // In a CHANNEL message, the name of the channel and a step precede the card.
-static_assert(kMaxWire + kNameWire + 1 <= kMaxOfferBytes, "every valid card fits into one message");
+static_assert(kMaxWire + kNameWire + 1 <= kMaxOfferBytes, "every valid description fits into one message");
 
 constexpr std::size_t kNoneChosen = 255;
 
 Error bad_card(const std::string& why) {
-  return make_error(Errc::kBadMessage, "a description of an endpoint " + why);
+  return make_error(Errc::kBadMessage, "a malformed description of an endpoint: " + why);
 }
 
 /// Checks each count against its bound before it stores anything.
@@ -47,15 +47,16 @@ class CardReader {
   Status read_list(const char* what, std::size_t most, std::vector<Entry>& list, Value Entry::*value) {
     const std::size_t count = reader_.get<std::uint16_t>();
     if (count > most)
-      return bad_card("with " + std::to_string(count) + " " + what + "s; at most " + std::to_string(most));
+      return bad_card(std::to_string(count) + " " + what + "s; at most " + std::to_string(most) + " are allowed");
     std::set<std::string> names;
     for (std::size_t i = 0; i < count; ++i) {
       Entry entry;
       entry.name = reader_.get_text();
-      if (!check_name(what, entry.name)) return bad_card(std::string("with a ") + what + " of no proper name");
-      if (!names.insert(entry.name).second) return bad_card(std::string("with two ") + what + "s '" + entry.name + "'");
+      if (!check_name(what, entry.name)) return bad_card(std::string("the name of a ") + what + " is not valid");
+      if (!names.insert(entry.name).second)
+        return bad_card(std::string("two ") + what + "s have the name '" + entry.name + "'");
       auto decoded = Value::decode(reader_.take(Value::kWireBytes));
-      if (!decoded) return bad_card("where, in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
+      if (!decoded) return bad_card("in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
       entry.*value = *decoded;
       list.push_back(std::move(entry));
     }
@@ -64,13 +65,15 @@ class CardReader {
 
   Status read_more(EndPointCard& card) {
     const std::size_t count = reader_.get<std::uint16_t>();
-    if (count > HcaConfig::kMaxChannels) return bad_card("with " + std::to_string(count) + " more channels");
+    if (count > HcaConfig::kMaxChannels)
+      return bad_card(std::to_string(count) + " more channels; at most " + std::to_string(HcaConfig::kMaxChannels) +
+                      " are allowed");
     std::set<std::string> names;
     for (const EndPointCard::Channel& each : card.channels) names.insert(each.name);
     for (std::size_t i = 0; i < count; ++i) {
       std::string name = reader_.get_text();
-      if (!check_name("channel", name)) return bad_card("with one more channel of no proper name");
-      if (!names.insert(name).second) return bad_card("with two channels '" + name + "'");
+      if (!check_name("channel", name)) return bad_card("the name of one more channel is not valid");
+      if (!names.insert(name).second) return bad_card("two channels have the name '" + name + "'");
       card.more.push_back(std::move(name));
     }
     return {};
@@ -79,16 +82,17 @@ class CardReader {
   Status read_gids(EndPointCard& card) {
     const std::size_t count = reader_.get<std::uint8_t>();
     if (count > EndPointCard::kMaxGids) {
-      return bad_card("with " + std::to_string(count) + " GIDs; at most " + std::to_string(EndPointCard::kMaxGids));
+      return bad_card(std::to_string(count) + " GIDs; at most " + std::to_string(EndPointCard::kMaxGids) +
+                      " are allowed");
     }
     for (std::size_t i = 0; i < count; ++i) {
       auto gid = OfferedGid::decode(reader_);
-      if (!gid) return bad_card("where " + gid.error().context);
+      if (!gid) return bad_card(gid.error().context);
       card.gids.push_back(*gid);
     }
     const std::size_t chosen = reader_.get<std::uint8_t>();
     if (chosen != kNoneChosen && chosen >= EndPointCard::kMaxGids) {
-      return bad_card("that chooses GID number " + std::to_string(chosen));
+      return bad_card("it chooses GID number " + std::to_string(chosen) + ", which does not exist");
     }
     if (chosen != kNoneChosen) card.chosen_gid = chosen;
     return {};
@@ -97,12 +101,13 @@ class CardReader {
   Status read_private_data(std::vector<std::byte>& data) {
     const std::size_t length = reader_.get<std::uint32_t>();
     if (length > HcaConfig::kMaxPrivateDataBytes) {
-      return bad_card("with " + std::to_string(length) + " bytes of private data; at most " +
-                      std::to_string(HcaConfig::kMaxPrivateDataBytes));
+      return bad_card(std::to_string(length) + " bytes of private data; at most " +
+                      std::to_string(HcaConfig::kMaxPrivateDataBytes) + " are allowed");
     }
     const auto bytes = reader_.take(length);
-    if (!reader_.ok()) return bad_card("that ends too early");
-    if (reader_.remaining() > 0) return bad_card("with " + std::to_string(reader_.remaining()) + " bytes left over");
+    if (!reader_.ok()) return bad_card("it is incomplete");
+    if (reader_.remaining() > 0)
+      return bad_card("it has " + std::to_string(reader_.remaining()) + " extra bytes at its end");
     data.assign(bytes.begin(), bytes.end());
     return {};
   }

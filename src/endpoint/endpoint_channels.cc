@@ -18,8 +18,8 @@ Status EndPointCore::check_more(const ChannelConfig& config) {
   const auto way = connector_->rdma_way();
   if (!way) return way.status();
   if (*way) {
-    return make_error(Errc::kNotSupported, "rdma_cm connects the channels to " + connector_->peer_text() +
-                                               ", all at once: name channel '" + config.name +
+    return make_error(Errc::kNotSupported, "rdma_cm connects all channels to " + connector_->peer_text() +
+                                               " at the same time: add channel '" + config.name +
                                                "' in lazy_config_hca(), on the endpoint's device");
   }
   const std::lock_guard lock(mutex_);
@@ -28,12 +28,12 @@ Status EndPointCore::check_more(const ChannelConfig& config) {
   if (taken || std::ranges::any_of(config_.channels, has_name)) {
     return make_error(
         Errc::kInvalidArgument,
-        "a channel '" + config.name + "' exists already, or could not be opened before; choose another name");
+        "channel '" + config.name + "' already exists, or an earlier attempt to open it failed; choose another name");
   }
   const auto first = std::ranges::count(config_.channels, RDMADevice(), &ChannelConfig::device);
   if (static_cast<std::size_t>(first) + names_tried_.size() <= HcaConfig::kMaxChannels) return {};
-  return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' is one too many: an endpoint has at most " +
-                                                std::to_string(HcaConfig::kMaxChannels));
+  return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' cannot be opened: an endpoint has at most " +
+                                                std::to_string(HcaConfig::kMaxChannels) + " channels");
 }
 
 Result<ChannelCore*> EndPointCore::open_channel(const ChannelConfig& config, Deadline deadline) {

@@ -24,7 +24,7 @@ void warn_of_router(const QpAddress& ours, const QpAddress& theirs) {
 
 }  // namespace
 
-static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
+static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every chosen GID can be offered to the peer");
 
 EndPointCore::EndPointCore(EndPointParts parts)
     : device_(std::move(parts.device)),
@@ -73,8 +73,8 @@ Status EndPointCore::choose_gids() {
   for (const GidEntry& each : device_->gids()) {
     if (each.index == *(*way)->gid_index) gids_ = {each};
   }
-  RDMACOMM_VLOG(1) << "reaches " << connector_->peer_address() << " by GID " << gids_.front().to_text()
-                   << ": rdma_cm has chosen it";
+  RDMACOMM_VLOG(1) << "rdma_cm chose GID " << gids_.front().to_text() << " for the connection to "
+                   << connector_->peer_address();
   return {};
 }
 
@@ -190,8 +190,8 @@ Status EndPointCore::set_peer(EndPointCard remote) {
   const std::string theirs = remote.channel_names();
   if (mine != theirs) {
     return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
-                                                   "; those of " + connector_->peer_address() + ": " + theirs +
-                                                   "; give both the same names in lazy_config_hca()");
+                                                   "; the channels of " + connector_->peer_address() + " are: " +
+                                                   theirs + "; use the same names in lazy_config_hca() on both sides");
   }
   const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
   if (!agreed) return agreed.status();
@@ -224,8 +224,8 @@ Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector
   if (remote.chosen_gid) {
     if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
     return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
-                                             std::to_string(*remote.chosen_gid) + " of " + std::to_string(gids.size()) +
-                                             " that were offered");
+                                             std::to_string(*remote.chosen_gid) + ", but only " +
+                                             std::to_string(gids.size()) + " GIDs were offered");
   }
   std::vector<OfferedGid> ours;
   for (const GidEntry& each : gids) ours.push_back({static_cast<std::uint8_t>(each.type), each.gid});
@@ -388,10 +388,11 @@ Status EndPointCore::finish(Deadline deadline) {
     case EndPointLife::Finish::kOtherThread:
       return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
     case EndPointLife::Finish::kServed:
-      return make_error(Errc::kTimeout,
-                        "a hook of the endpoint to " + peer() +
-                            ", or of another one on its thread, has not returned yet: its buffers may be "
-                            "in use; close it again later");
+      return make_error(
+          Errc::kTimeout,
+          "a hook of the endpoint to " + peer() +
+              ", or of another endpoint on the same thread, has not returned yet, and may still use buffers; call "
+              "close() again later");
     case EndPointLife::Finish::kMine: break;
   }
   Status drained = or_out_of_memory([&] { return drain(Deadline::after(kDrainTime)); });
@@ -430,7 +431,7 @@ Status EndPointCore::drain_queue(CompletionQueue& queue, Deadline deadline) {
     if (!polled.empty()) continue;
     found_empty(queue);
     if (deadline.passed() && !drained(queue)) {
-      return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
+      return make_error(Errc::kTimeout, "the device did not deliver all completions in time");
     }
     std::this_thread::yield();
   }

@@ -161,7 +161,7 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
 void CompletionThread::give_back(std::span<const Completion> completions) {
   if (completions.empty()) return;
   if (const Outcome given = ReceivePool::give_back_unkept(completions); !given) {
-    RDMACOMM_LOG(ERROR) << "receives are lost to their pool, the device does not take them: " << given.message();
+    RDMACOMM_LOG(ERROR) << "cannot return receives to their pool, because the device refuses them: " << given.message();
   }
 }
 
@@ -216,7 +216,7 @@ void CompletionThread::end_member(Member& member) {
   member.endpoint = nullptr;
   member.handle = {};
   if (!endpoint->drained(*queue_)) {
-    RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
+    RDMACOMM_LOG(ERROR) << "the device did not deliver all completions of the endpoint to " << endpoint->peer();
   }
   give_back(member.held);
   if (member.announced && member.leads) {

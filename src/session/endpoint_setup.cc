@@ -137,9 +137,10 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
   if (hooks.wants_completions() && config.thread_mode == ThreadMode::kApplication) {
-    return make_error(Errc::kInvalidArgument,
-                      "SessionFunctions::on_completion is given, and in ThreadMode::kApplication nobody calls it: set "
-                      "another HcaConfig::thread_mode in lazy_config_hca(), or leave it empty");
+    return make_error(
+        Errc::kInvalidArgument,
+        "SessionFunctions::on_completion is set, but no thread calls it in ThreadMode::kApplication: choose "
+        "another HcaConfig::thread_mode in lazy_config_hca(), or leave on_completion empty");
   }
   if (Status status = config.validate(device->limits()); !status) return status;
   config = config.fitted(device->limits());

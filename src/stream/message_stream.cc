@@ -17,7 +17,8 @@ ChannelConfig MessageStream::channel(const StreamOptions& options, std::string n
 
 Result<MessageStream> MessageStream::open(const EndPoint& endpoint, RDMAChannel& channel, const BufferPool& pool,
                                           const StreamOptions& options, Deadline deadline) {
-  if (!pool) return make_error(Errc::kInvalidArgument, "a stream of messages needs a pool");
+  if (!pool)
+    return make_error(Errc::kInvalidArgument, "a stream of messages needs a pool; the given BufferPool is empty");
   auto link = StreamLink::open(endpoint, channel, pool, options, deadline);
   if (!link) return link.error();
   return MessageStream(std::move(*link));

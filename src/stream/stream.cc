@@ -72,7 +72,7 @@ Status RDMAStream::finish(Deadline deadline) {
 }
 
 Status RDMAStream::close(Deadline deadline) {
-  if (current_) link().abort("it was closed before all was read");
+  if (current_) link().abort("the stream was closed before all data was read");
   return link().close(deadline);
 }
 

@@ -23,7 +23,7 @@ Status StreamLink::check_writable() const {
   if (end_wanted_) return make_error(Errc::kWrongState, "nothing can be written to a stream after finish()");
   if (!options_.writes()) {
     return make_error(Errc::kWrongState,
-                      "the stream was opened with neither write_blocks nor borrowed_blocks: for reading");
+                      "the stream was opened without write_blocks and borrowed_blocks, so it can only read");
   }
   if (peer_->read_blocks > 0) return {};
   return make_error(Errc::kWrongState, "the peer of the stream has no read_blocks: nothing can be written to it");
@@ -33,7 +33,7 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   Guard guard(*this);
   if (failed_ || end_wanted_ || peer_->read_blocks == 0) return check_writable().error();
   if (options_.write_blocks == 0) {
-    return make_error(Errc::kWrongState, "the stream was opened without write_blocks: it has nothing to lend");
+    return make_error(Errc::kWrongState, "the stream was opened without write_blocks, so it has no blocks to lend");
   }
   if (current_ == kNoBlock) {
     if (Status found = find_block(guard, deadline); !found) return found.error();
@@ -61,7 +61,7 @@ Status StreamLink::find_block(Guard& guard, Deadline deadline) {
 Status StreamLink::commit(std::size_t count) {
   const Guard guard(*this);
   if (count > (current_ == kNoBlock ? 0 : block_bytes_ - filled_)) [[unlikely]]
-    detail::die_of_misuse("RDMAStream::commit(): more is committed than was lent", nullptr);
+    detail::die_of_misuse("RDMAStream::commit(): more bytes are committed than were lent", nullptr);
   filled_ += count;
   if (filled_ == block_bytes_) queue_block();
   push();
@@ -118,7 +118,7 @@ Status StreamLink::close(Deadline deadline) {
     const auto comes = [this] { return end_read_ || end_is_there() || front_is_there() || failed_; };
     const Status waited = wait_until(guard, deadline, comes);
     if (!comes()) return waited;
-    if (!end_is_there() && front_is_there()) abort_locked("it was closed before all was read");
+    if (!end_is_there() && front_is_there()) abort_locked("the stream was closed before all data was read");
     if (!failed_) end_read_ = true;
   }
   const Status waited = wait_until(guard, deadline, [&] { return closed() || failed_; });
@@ -136,7 +136,7 @@ void StreamLink::abort(std::string_view reason) noexcept {
 void StreamLink::abort_locked(std::string_view reason) {
   if (failed_) return;
   send_abort(reason);
-  fail(make_error(Errc::kAborted, "this side has aborted the stream: " + std::string(reason)));
+  fail(make_error(Errc::kAborted, "the stream was aborted locally: " + std::string(reason)));
 }
 
 // The queue -----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ RDMACOMM_HOT_INLINE void StreamLink::push() {
 Status StreamLink::commit_message(std::size_t count) {
   const Guard guard(*this);
   if (current_ == kNoBlock || count > block_bytes_) [[unlikely]]
-    detail::die_of_misuse("MessageStream::commit(): more is committed than was lent", nullptr);
+    detail::die_of_misuse("MessageStream::commit(): more bytes are committed than were lent", nullptr);
   filled_ = count;
   queue_block();
   push();

@@ -32,7 +32,7 @@ TEST(KeepAlive, APeerThatSaysNothingIsLost) {
   EXPECT_EQ(pair.client->keep_alive(kStart + 4999ms, 5s), PeerState::kOpen);
   EXPECT_EQ(pair.client->keep_alive(kStart + 5s, 5s), PeerState::kLost);
   EXPECT_EQ(pair.client->status().code(), Errc::kPeerLost);
-  EXPECT_THAT(pair.client->status().message(), HasSubstr("silent for 5 s"));
+  EXPECT_THAT(pair.client->status().message(), HasSubstr("sent nothing for 5 s"));
   EXPECT_THAT(pair.client->status().message(), HasSubstr(pair.client->peer_address()));
 }
 
@@ -72,7 +72,7 @@ TEST(KeepAlive, APeerThatComesBackIsToldWhy) {
   ASSERT_EQ(pair.client->keep_alive(kStart + 5s, 5s), PeerState::kLost);
   const auto told = pair.server->receive_message(MessageType::kUser, soon());
   EXPECT_EQ(told.code(), Errc::kPeerRefused);
-  EXPECT_THAT(told.status().message(), HasSubstr("no sign of life for 5 s"));
+  EXPECT_THAT(told.status().message(), HasSubstr("you sent no heartbeat for 5 s"));
 }
 
 TEST(KeepAlive, WithoutALimitItMayBeSilentForEver) {

@@ -77,18 +77,19 @@ TEST(EndPointCard, TruncatedOrTooLongIsRefused) {
     ASSERT_EQ(EndPointCard::decode(std::span(bytes).first(length)).code(), Errc::kBadMessage) << length;
   }
   bytes.push_back(std::byte{0});
-  EXPECT_THAT(EndPointCard::decode(bytes).error().context, HasSubstr("1 bytes left over"));
+  EXPECT_THAT(EndPointCard::decode(bytes).error().context, HasSubstr("1 extra bytes at its end"));
 }
 
 TEST(EndPointCard, NamesAreUniqueAndPrintable) {
   EndPointCard twice = sample();
   twice.channels[1].name = "data";
-  EXPECT_THAT(EndPointCard::decode(twice.encode()).error().context, HasSubstr("two channels 'data'"));
+  EXPECT_THAT(EndPointCard::decode(twice.encode()).error().context, HasSubstr("two channels have the name 'data'"));
   EndPointCard elsewhere = sample();
   elsewhere.more = {"stripe", "data"};
-  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context, HasSubstr("two channels 'data'"));
+  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context, HasSubstr("two channels have the name 'data'"));
   elsewhere.more = {"stripe", "stripe"};
-  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context, HasSubstr("two channels 'stripe'"));
+  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context,
+              HasSubstr("two channels have the name 'stripe'"));
   EndPointCard escape = sample();
   escape.regions[0].name = "\x1b[2J";
   EXPECT_EQ(EndPointCard::decode(escape.encode()).code(), Errc::kBadMessage);

@@ -100,7 +100,7 @@ TEST(EndPointChannels, ANameIsUsedOnce) {
   const EndPointPair pair;
   const auto taken = pair.client->open_channel({.name = "data"}, tiny());
   EXPECT_EQ(taken.code(), Errc::kInvalidArgument);
-  EXPECT_THAT(taken.error().context, HasSubstr("'data' exists already"));
+  EXPECT_THAT(taken.error().context, HasSubstr("'data' already exists"));
   ASSERT_TRUE(open_both(pair, {.name = "bulk"}, {.name = "bulk"}).client.has_value());
   EXPECT_EQ(pair.client->open_channel({.name = "bulk"}, tiny()).code(), Errc::kInvalidArgument);
   EXPECT_EQ(pair.client->open_channel({.name = ""}, tiny()).code(), Errc::kInvalidArgument);

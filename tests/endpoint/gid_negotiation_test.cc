@@ -76,8 +76,8 @@ TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
   const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
   const Status refused = ends.server->set_peer(ends.client->card());
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 "));
-  EXPECT_THAT(refused.error().context, HasSubstr("; the peer: RoCE v1 "));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: RoCE v2 "));
+  EXPECT_THAT(refused.error().context, HasSubstr("; peer: RoCE v1 "));
 }
 
 TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
@@ -86,7 +86,7 @@ TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
   for (auto& channel : card.channels) channel.address.transport = Transport::kRoce;
   const Status refused = ends.server->set_peer(card);
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: software device; peer: RoCE"));
 }
 
 TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
@@ -97,7 +97,7 @@ TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
   answer.chosen_gid = 1;
   const Status refused = ends.client->set_peer(answer);
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
-  EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1 of 1"));
+  EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1, but only 1 GIDs"));
 }
 
 }  // namespace

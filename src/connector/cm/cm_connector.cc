@@ -67,8 +67,9 @@ Result<std::optional<RdmaWay>> CmConnector::rdma_way() const {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   int mask = 0;
-  const Status asked = verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask),
-                                             "learn from rdma_cm by which GID it connects " + local_address());
+  const Status asked =
+      verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask),
+                            "get the GID from rdma_cm that it uses for the connection from " + local_address());
   if (!asked) return asked.error();
   if (attributes.ah_attr.is_global != 0) way.gid_index = attributes.ah_attr.grh.sgid_index;
   return std::optional(way);

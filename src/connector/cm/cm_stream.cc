@@ -109,8 +109,8 @@ CmPrivateData CmStream::introduction(std::uint64_t token) const {
 Status CmStream::take_over(const CmPrivateData& peer) {
   if (peer.slots < 2 || peer.slot_bytes != kSlotBytes) {
     return make_error(Errc::kBadMessage, "the peer offers " + std::to_string(peer.slots) + " receives of " +
-                                             std::to_string(peer.slot_bytes) +
-                                             " bytes; this side needs at least 2 of " + std::to_string(kSlotBytes));
+                                             std::to_string(peer.slot_bytes) + " bytes; at least 2 receives of " +
+                                             std::to_string(kSlotBytes) + " bytes are needed");
   }
   window_.emplace(kSlots, peer.slots);
   return {};
@@ -124,9 +124,9 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   Status status =
       verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
   // iWARP devices connect by TCP, and some report the result at once.
-  if (status.code() == std::errc::connection_refused) return nobody_listens(peer_text_, "TCP said so");
+  if (status.code() == std::errc::connection_refused) return no_listener(peer_text_, "TCP refused the connection");
   if (status.code() == std::errc::timed_out)
-    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (TCP said so)");
+    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (the TCP connection timed out)");
   if (!status) return status.error();
   auto event = id_->await_event(wait);
   if (!event) return make_error(event.code(), "no answer by rdma_cm from " + peer_text_ + ": " + event.error().context);
@@ -277,7 +277,7 @@ void CmStream::take_completion(const ibv_wc& completion) {
 void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
   const auto header = CmSegment::decode(std::span(receive_slot(slot), std::min(bytes, kSlotBytes)));
   if (!header || !window_->received(header->credits)) {
-    return fail("it sent " + std::to_string(bytes) + " bytes that are no segment: a defect of its program");
+    return fail("it sent " + std::to_string(bytes) + " bytes that are not a valid segment: a bug in its program");
   }
   may_speak_ = true;
   if ((header->flags & CmSegment::kLast) != 0) peer_ended_ = true;
@@ -296,7 +296,7 @@ void CmStream::take_cm_events() {
         fail(std::string("the RDMA device ") + id_->get()->verbs->device->name + " is being removed",
              Errc::kDeviceLost);
         break;
-      default: fail("rdma_cm says: " + event->to_text());
+      default: fail("rdma_cm reports: " + event->to_text());
     }
   }
 }
