@@ -65,11 +65,11 @@ Status ChannelCore::begin_drain() {
   if (adapter_->state() != IBV_QPS_ERR) {
     if (Status status = adapter_->to_error(); !status.ok()) return status;
   }
-  if (untold_end_.load(std::memory_order_relaxed)) return {};
+  if (unreported_end_.load(std::memory_order_relaxed)) return {};
   if (!adapter_->device().limits().flushes_in_error) {
     // A marker would never complete here. The silent requests ended with the move to ERR.
-    send_.untold.store(send_.silent_run, std::memory_order_relaxed);
-    untold_end_.store(true, std::memory_order_release);
+    send_.unreported.store(send_.silent_run, std::memory_order_relaxed);
+    unreported_end_.store(true, std::memory_order_release);
     return {};
   }
   if (send_.silent_run == 0) return {};

@@ -83,7 +83,7 @@ Result<Completion> ChannelCore::wait_for(const PostedRequest& request, Deadline 
   for (;;) {
     if (const auto kept = source_->take_kept(*this, is_recv, request.position_)) return outcome_of(*kept);
     const std::uint32_t newer = newest_completed(is_recv) - request.position_;
-    if (static_cast<std::int32_t>(newer) >= 0) return gone();
+    if (static_cast<std::int32_t>(newer) >= 0) return already_returned();
     if (Status next = source_->keep_next(deadline); !next) {
       return next.code() == Errc::kTimeout ? outstanding_still(request.operation_) : next.error();
     }
@@ -119,7 +119,7 @@ Error ChannelCore::outstanding_still(Operation operation) const {
 }
 
 /// The error for a request that is complete, but whose completion is not kept any more. Also close() drops completions.
-Error ChannelCore::gone() const {
+Error ChannelCore::already_returned() const {
   if (const Status over = source_->over(); !over) return over.error();
   return make_error(Errc::kWrongState,
                     "the completion of this request on channel \"" + name_ +

@@ -97,13 +97,13 @@ Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   if (enter_barrier(mine)) {
     Status sent = send_message(MessageType::kBarrier, payload, deadline);
     if (!sent) {
-      leave_barrier(mine, true);
+      exit_barrier(mine, true);
       return sent;
     }
   }
-  Status met = wait_at_barrier(mine, payload, deadline);
-  leave_barrier(mine, met.ok());
-  return met;
+  Status synced = wait_at_barrier(mine, payload, deadline);
+  exit_barrier(mine, synced.ok());
+  return synced;
 }
 
 /// Whether this call has to send a BARRIER. It need not if an earlier call left one unused.
@@ -115,7 +115,7 @@ bool Connector::enter_barrier(const std::string& tag) {
   return true;
 }
 
-void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) {
+void Connector::exit_barrier(const std::string& tag, bool sent_one_is_used_up) {
   const std::lock_guard lock(mutex_);
   const auto found = barriers_.find(tag);
   --found->second.calls;
@@ -128,12 +128,12 @@ Status Connector::wait_at_barrier(const std::string& tag, std::span<const std::b
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!turn_.taken() && !end_) pump(true);
-    const auto met = std::ranges::find_if(inbox_, [&](const Message& each) {
+    const auto found = std::ranges::find_if(inbox_, [&](const Message& each) {
       return each.type == MessageType::kBarrier && std::ranges::equal(each.payload, payload);
     });
-    if (met != inbox_.end()) {
-      inbox_bytes_ -= met->payload.size();
-      inbox_.erase(met);
+    if (found != inbox_.end()) {
+      inbox_bytes_ -= found->payload.size();
+      inbox_.erase(found);
       turn_.notify();
       return {};
     }
@@ -189,10 +189,10 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
 std::chrono::milliseconds Connector::silence(std::chrono::steady_clock::time_point now,
                                              std::chrono::milliseconds silent_after) {
   const bool looked_lately = looked_at_ && now - *looked_at_ < silent_after;
-  if (!looked_lately || bytes_received_ != bytes_seen_ || inbox_full()) heard_at_ = now;
+  if (!looked_lately || bytes_received_ != bytes_seen_ || inbox_full()) last_bytes_at_ = now;
   bytes_seen_ = bytes_received_;
   looked_at_ = now;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at_);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - last_bytes_at_);
 }
 
 Status Connector::status() const {
@@ -307,7 +307,7 @@ void Connector::sort_in(Message message) {
                    << " bytes";
   if (message.type == MessageType::kHeartbeat) return;
   if (message.type == MessageType::kGoodbye) {
-    return end(PeerState::kLeft, make_error(Errc::kPeerClosed, "closed the connection"));
+    return end(PeerState::kClosed, make_error(Errc::kPeerClosed, "closed the connection"));
   }
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);

@@ -86,27 +86,27 @@ Error Connector::why_not_sent(const std::string& why) {
 
 void Connector::refuse(const Error& reason) noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kReject, &reason);
+  if (claim_last_message(lock)) send_last(MessageType::kReject, &reason);
 }
 
 void Connector::send_goodbye() noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kGoodbye, nullptr);
+  if (claim_last_message(lock)) send_last(MessageType::kGoodbye, nullptr);
 }
 
 /// Keeps new senders out, and gives a thread that is sending a message time to finish. If it does not finish, the peer
 /// does not read, and would not read a last message either.
-bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
+bool Connector::claim_last_message(std::unique_lock<std::mutex>& lock) {
   if (last_sent_) return false;
   last_sent_ = true;
   sent_.notify_all();
-  (void)wait(sent_, lock, Deadline::after(kLastWordsTime), [&] { return !sending_; });
+  (void)wait(sent_, lock, Deadline::after(kLastMessageTime), [&] { return !sending_; });
   return true;
 }
 
 /// The caller has set last_sent_. Without memory for the message, only the end of the stream is sent.
 void Connector::send_last(MessageType type, const Error* reason) noexcept {
-  [[maybe_unused]] const Status said = or_out_of_memory([&] {
+  [[maybe_unused]] const Status finished = or_out_of_memory([&] {
     const auto frame = frame_message(type, reason != nullptr ? Reject::of(*reason).encode() : std::vector<std::byte>());
     // Inside another thread's message, its bytes would be taken for a part of that message.
     if (!frame || sending_) return frame.status();

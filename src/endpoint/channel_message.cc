@@ -17,7 +17,7 @@ std::vector<std::byte> ChannelMessage::encode() const {
   writer.put_text(name);
   writer.put(static_cast<std::uint8_t>(step));
   if (step == Step::kRefused) writer.put_bytes(refusal.encode());
-  if (step == Step::kOffer || step == Step::kAnswer) writer.put_bytes(card.encode());
+  if (step == Step::kOffer || step == Step::kAnswer) writer.put_bytes(description.encode());
   return writer.take();
 }
 
@@ -41,10 +41,10 @@ Result<ChannelMessage> ChannelMessage::decode(std::span<const std::byte> payload
     message.refusal = std::move(*refusal);
     return message;
   }
-  auto card = EndPointCard::decode(rest);
-  if (!card) return card.error();
-  if (card->channel(message.name) == nullptr) return bad_channel_message("its queue pair is missing");
-  message.card = std::move(*card);
+  auto description = EndPointDescription::decode(rest);
+  if (!description) return description.error();
+  if (description->channel(message.name) == nullptr) return bad_channel_message("its queue pair is missing");
+  message.description = std::move(*description);
   return message;
 }
 

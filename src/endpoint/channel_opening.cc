@@ -38,8 +38,8 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
 
 // The opening ---------------------------------------------------------------------------------------------------------
 
-Status ChannelOpening::send(ChannelMessage::Step step, EndPointCard card) {
-  const ChannelMessage message{.name = name_, .step = step, .card = std::move(card)};
+Status ChannelOpening::send(ChannelMessage::Step step, EndPointDescription description) {
+  const ChannelMessage message{.name = name_, .step = step, .description = std::move(description)};
   return connector_.send_message(MessageType::kChannel, message.encode(), deadline_);
 }
 
@@ -51,10 +51,10 @@ void ChannelOpening::refuse(const Error& why) {
   (void)connector_.send_message(MessageType::kChannel, message.encode(), Deadline::after(std::chrono::seconds(1)));
 }
 
-Result<EndPointCard> ChannelOpening::receive(ChannelMessage::Step step) {
+Result<EndPointDescription> ChannelOpening::receive(ChannelMessage::Step step) {
   auto message = inbox_.next(connector_, name_, deadline_);
   if (!message) return message.error();
-  if (message->step == step) return std::move(message->card);
+  if (message->step == step) return std::move(message->description);
   over_ = message->step == ChannelMessage::Step::kRefused;
   if (over_) {
     return make_error(Errc::kPeerRefused, connector_.peer_text() + " refuses: " + message->refusal.reason);

@@ -95,15 +95,15 @@ Result<EndPointCore::ChannelEntry*> EndPointCore::begin_entry(const ChannelConfi
   return &added;
 }
 
-EndPointCard EndPointCore::card_of(const ChannelEntry& entry) {
-  EndPointCard card;
-  for (const GidEntry& each : entry.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  card.channels.push_back({entry.channel->name(), entry.channel->adapter().address()});
-  return card;
+EndPointDescription EndPointCore::description_of(const ChannelEntry& entry) {
+  EndPointDescription description;
+  for (const GidEntry& each : entry.gids) description.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  description.channels.push_back({entry.channel->name(), entry.channel->adapter().address()});
+  return description;
 }
 
 /// Connects with two GIDs that work together. Returns the index of the remote GID, if it was chosen here.
-Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointCard theirs) {
+Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointDescription theirs) {
   auto agreed = agree_on_gids(entry.gids, entry.device->transport(), theirs);
   if (!agreed) return agreed.error();
   AdapterCore& adapter = entry.channel->adapter();
@@ -114,7 +114,7 @@ Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& ent
 }
 
 Status EndPointCore::offer_channel(ChannelEntry& entry, ChannelOpening& opening) {
-  if (Status sent = opening.send(Step::kOffer, card_of(entry)); !sent) return sent;
+  if (Status sent = opening.send(Step::kOffer, description_of(entry)); !sent) return sent;
   auto answer = opening.receive(Step::kAnswer);
   if (!answer) return answer.status();
   const auto connected = connect_entry(entry, std::move(*answer));
@@ -127,7 +127,7 @@ Status EndPointCore::answer_channel(ChannelEntry& entry, ChannelOpening& opening
   if (!offer) return offer.status();
   const auto chosen = connect_entry(entry, std::move(*offer));
   if (!chosen) return chosen.status();
-  EndPointCard answer = card_of(entry);
+  EndPointDescription answer = description_of(entry);
   answer.chosen_gid = *chosen;
   if (Status sent = opening.send(Step::kAnswer, std::move(answer)); !sent) return sent;
   return opening.receive(Step::kReady).status();

@@ -24,7 +24,7 @@ void warn_of_router(const QpAddress& ours, const QpAddress& theirs) {
 
 }  // namespace
 
-static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every chosen GID can be offered to the peer");
+static_assert(kMaxGidChoices <= EndPointDescription::kMaxGids, "every chosen GID can be offered to the peer");
 
 EndPointCore::EndPointCore(EndPointParts parts)
     : device_(std::move(parts.device)),
@@ -174,19 +174,20 @@ EndPointCore::ChannelEntry& EndPointCore::add_entry(std::unique_ptr<ChannelEntry
   return *entries_[index];
 }
 
-EndPointCard EndPointCore::card() const {
-  EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
-  for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+EndPointDescription EndPointCore::description() const {
+  EndPointDescription description{
+      .chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
+  for (const GidEntry& each : gids_) description.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   for (const auto& entry : entries())
-    card.channels.push_back({entry->channel->name(), entry->channel->adapter().address()});
+    description.channels.push_back({entry->channel->name(), entry->channel->adapter().address()});
   for (const ChannelConfig& each : config_.channels) {
-    if (each.device) card.more.push_back(each.name);
+    if (each.device) description.more.push_back(each.name);
   }
-  return card;
+  return description;
 }
 
-Status EndPointCore::set_peer(EndPointCard remote) {
-  const std::string mine = card().channel_names();
+Status EndPointCore::set_peer(EndPointDescription remote) {
+  const std::string mine = description().channel_names();
   const std::string theirs = remote.channel_names();
   if (mine != theirs) {
     return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
@@ -220,7 +221,7 @@ Status EndPointCore::connect(Deadline deadline) {
 
 /// If the peer has not chosen the GIDs, chooses them, and writes the remote one into the peer's addresses.
 Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
-                                                               EndPointCard& remote) const {
+                                                               EndPointDescription& remote) const {
   if (remote.chosen_gid) {
     if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
     return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
@@ -232,7 +233,7 @@ Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector
   const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
   const auto pair = rdmacomm::agree_on_gids({transport, ours}, theirs);
   if (!pair) return pair.error();
-  for (EndPointCard::Channel& each : remote.channels) {
+  for (EndPointDescription::Channel& each : remote.channels) {
     each.address.gid_type = remote.gids[pair->theirs].type;
     each.address.gid = remote.gids[pair->theirs].gid;
   }
@@ -290,7 +291,7 @@ std::string EndPointCore::peer() const {
   const bool named = text.ends_with(')');
   if (named) text.pop_back();
   const char* separator = named ? "; " : " (";
-  for (const EndPointCard::Channel& each : remote_.channels) {
+  for (const EndPointDescription::Channel& each : remote_.channels) {
     char number[16];
     std::snprintf(number, sizeof(number), "0x%06x", each.address.qpn);
     text += separator + each.name + " QPN " + number;
@@ -327,7 +328,7 @@ void EndPointCore::follow(PeerState peer_state) {
   Error why = connector_->status().error();
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (life_.end(std::move(why), peer_state == PeerState::kLeft)) notify_all();
+  if (life_.end(std::move(why), peer_state == PeerState::kClosed)) notify_all();
 }
 
 void EndPointCore::notify_all() noexcept {

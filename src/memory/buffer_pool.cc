@@ -78,7 +78,7 @@ Result<BufferPool> make_pool(const RDMADevice& device, const ProtectionDomain& d
   auto core = BufferPoolCore::create(device, domain, options);
   if (!core) return core.error();
   // The core deletes itself with the last lease.
-  return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->leave(); }));
+  return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->abandon(); }));
 }
 
 }  // namespace
@@ -269,7 +269,7 @@ BufferPoolCounts BufferPoolCore::counts() noexcept {
 
 /// Blocks that are given back before a cache is marked with pool_left are counted by that cache. Each later one drops a
 /// reference.
-void BufferPoolCore::leave() noexcept {
+void BufferPoolCore::abandon() noexcept {
   std::int64_t leased = 0;
   {
     // A thread whose give_back() is counted in the sum has released its locks, so it does not touch the pool any more.

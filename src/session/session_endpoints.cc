@@ -100,7 +100,7 @@ void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connect
     return endpoint ? establish(id, *endpoint, host) : endpoint.status();
   });
   if (established || stopped()) return;
-  [[maybe_unused]] const Status told = or_out_of_memory([&] {
+  [[maybe_unused]] const Status reported = or_out_of_memory([&] {
     report_failed(connector->peer_text(), established.error());
     return Status();
   });

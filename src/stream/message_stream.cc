@@ -27,12 +27,12 @@ Result<MessageStream> MessageStream::open(const EndPoint& endpoint, RDMAChannel&
 MessageStream::MessageStream(std::shared_ptr<StreamLink> link) : link_(std::move(link)) {}
 
 MessageStream::~MessageStream() {
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
 }
 
 MessageStream& MessageStream::operator=(MessageStream&& other) noexcept {
   if (this == &other) return *this;
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
   link_ = std::move(other.link_);
   return *this;
 }

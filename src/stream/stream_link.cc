@@ -65,7 +65,7 @@ Result<std::shared_ptr<StreamLink>> StreamLink::open(EndPoint endpoint, RDMAChan
   status = link->prepare();
   if (status) status = link->exchange_hello(deadline);
   if (status) return link;
-  link->leave();
+  link->abandon();
   return status.error();
 }
 
@@ -115,7 +115,7 @@ Status StreamLink::prepare() {
 }
 
 Status StreamLink::exchange_hello(Deadline deadline) {
-  if (Status met = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
+  if (Status synced = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !synced) return synced;
   Guard guard(*this);
   const StreamHello hello{.mode = mode_,
                           .immediate = immediate_,
@@ -129,13 +129,13 @@ Status StreamLink::exchange_hello(Deadline deadline) {
   return {};
 }
 
-void StreamLink::leave() noexcept {
+void StreamLink::abandon() noexcept {
   {
     Guard guard(*this);
     poll_now();
     if (!failed_ && !(end_sent_ && end_read_)) send_abort("the stream was closed before its end");
     wait_for_sends(guard, Deadline::after(EndPoint::kDrainTime));
-    left_ = true;
+    abandoned_ = true;
     if (lent_ > 0) kept_ = shared_from_this();
     if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed locally"));
   }
@@ -152,7 +152,7 @@ void StreamLink::leave() noexcept {
 // Waiting -------------------------------------------------------------------------------------------------------------
 
 void StreamLink::poll_now() {
-  if (turn_.taken() || left_) return;
+  if (turn_.taken() || abandoned_) return;
   for (bool full = true; full;) {
     const Polled polled = channel_.poll(batch_);
     if (!polled) {
@@ -273,7 +273,7 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
 RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
   const auto given_back = peers_receives_.give_back_until(credit);
   if (!given_back) [[unlikely]] {
-    return broken("it gives credit for " + std::to_string(peers_receives_.news_in(credit)) +
+    return broken("it gives credit for " + std::to_string(peers_receives_.newly_given_back(credit)) +
                   " blocks, but it holds only " + std::to_string(peers_receives_.in_use()));
   }
   if (*given_back > 0) waited_for_peer_ = false;
@@ -400,7 +400,7 @@ void StreamLink::release(std::uint32_t slot) noexcept {
 
 RDMACOMM_HOT_INLINE void StreamLink::release_slot(std::uint32_t slot) {
   receives_.give_back();
-  if (!failed_ && !left_) post_receive(slot);
+  if (!failed_ && !abandoned_) post_receive(slot);
 }
 
 Status StreamLink::status() const {

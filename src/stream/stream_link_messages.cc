@@ -97,8 +97,8 @@ std::size_t StreamLink::done_parts() const noexcept {
 /// Reports the parts that were read, and posts READs for announced parts as long as the pool has room.
 void StreamLink::read_parts() {
   starved_ = false;
-  if (parts_untold_ > 0 && free_slots() > 0) {
-    if (send_control(SegmentKind::kTaken, {}, parts_untold_)) parts_untold_ = 0;
+  if (parts_unreported_ > 0 && free_slots() > 0) {
+    if (send_control(SegmentKind::kTaken, {}, parts_unreported_)) parts_unreported_ = 0;
   }
   while (parts_waiting_ > 0 && free_slots() > kSlotsForReads) {
     Part& part = parts_[parts_.size() - parts_waiting_];
@@ -129,7 +129,7 @@ void StreamLink::on_part_read(std::uint64_t id) {
   for (Part& each : parts_) {
     if (each.read_as != id || !each.lease || each.done) continue;
     each.done = true;
-    ++parts_untold_;
+    ++parts_unreported_;
     return;
   }
 }

@@ -92,7 +92,7 @@ TEST(KeepAlive, HeartbeatsDisturbNoMessage) {
     ASSERT_TRUE(got) << got.status().message();
     EXPECT_EQ(as_text(*got), std::to_string(i));
   }
-  EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
+  EXPECT_EQ(pair.server->check_peer(), PeerState::kClosed);
 }
 
 /// Accepts only the number of bytes that the test sets, and never has data to receive.

@@ -343,7 +343,7 @@ TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   auto end = pair.server->receive_message(MessageType::kUser, soon());
   EXPECT_EQ(end.code(), Errc::kPeerClosed);
   EXPECT_THAT(end.error().context, HasSubstr("closed the connection"));
-  EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
+  EXPECT_EQ(pair.server->check_peer(), PeerState::kClosed);
   EXPECT_EQ(pair.server->status().code(), Errc::kPeerClosed);
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerClosed);
 }

@@ -177,7 +177,7 @@ TEST(EndPointChannels, OnlyWhatHasAQueueOfItsOwnIsWaitedForByName) {
 ChannelMessage example(ChannelMessage::Step step) {
   ChannelMessage message{.name = "bulk", .step = step};
   if (step == ChannelMessage::Step::kRefused) message.refusal = {.code = Errc::kBeyondDeviceLimit, .reason = "no"};
-  if (step == ChannelMessage::Step::kOffer) message.card.channels = {{.name = "bulk", .address = {}}};
+  if (step == ChannelMessage::Step::kOffer) message.description.channels = {{.name = "bulk", .address = {}}};
   return message;
 }
 

@@ -56,8 +56,8 @@ std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const QpAddress& local, 
   const CmLinkContext context{.local = messages_.id().local(),
                               .peer = messages_.id().peer(),
                               .wait = {.deadline = deadline, .cancel_fd = messages_.stop_fd(), .connection = this}};
-  if (requests_ != nullptr) return std::make_unique<AskedCmLink>(local.qpn, context, remote.qpn, requests_);
-  return std::make_unique<AskingCmLink>(local.qpn, context, token_);
+  if (requests_ != nullptr) return std::make_unique<PassiveCmLink>(local.qpn, context, remote.qpn, requests_);
+  return std::make_unique<ActiveCmLink>(local.qpn, context, token_);
 }
 
 Result<std::optional<RdmaWay>> CmConnector::rdma_way() const {

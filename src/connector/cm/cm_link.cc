@@ -29,7 +29,7 @@ Error CmLink::failed(const CmEvent& event) const {
   return make_error(code, "cannot connect a queue pair to " + peer_ + " by rdma_cm: " + event.to_text());
 }
 
-Status AskingCmLink::begin(const verbs::LinkOptions& options) {
+Status ActiveCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
   auto id = CmId::towards(context_.peer, context_.local, options.traffic_class, context_.wait);
   if (!id) return id.status();
@@ -46,13 +46,13 @@ Status AskingCmLink::begin(const verbs::LinkOptions& options) {
   return answered ? Status() : failed(*event);
 }
 
-Status AskingCmLink::finish() {
+Status ActiveCmLink::finish() {
   if (device_moves_queue_pair()) return {};
   return verbs::from_minus_one(rdma_establish(id_->get()),
                                "confirm the connection of a queue pair to " + peer_ + " by rdma_cm");
 }
 
-Status AskedCmLink::begin(const verbs::LinkOptions& options) {
+Status PassiveCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
   auto id = requests_->take(remote_qpn_, context_.wait);
   if (!id)
@@ -61,7 +61,7 @@ Status AskedCmLink::begin(const verbs::LinkOptions& options) {
   return {};
 }
 
-Status AskedCmLink::finish() {
+Status PassiveCmLink::finish() {
   rdma_conn_param with = parameters({});
   Status accepted =
       verbs::from_minus_one(rdma_accept(id_->get(), &with), "accept the connection of a queue pair of " + peer_);

@@ -41,8 +41,8 @@ std::string device_is_gone(const CmId& listening) {
 
 /// Refuses a connection with our private data, by which the peer recognizes this protocol.
 void refuse(rdma_cm_id* id) {
-  const auto words = CmPrivateData{}.encode();
-  if (rdma_reject(id, words.data(), static_cast<std::uint8_t>(words.size())) != 0) {
+  const auto reason = CmPrivateData{}.encode();
+  if (rdma_reject(id, reason.data(), static_cast<std::uint8_t>(reason.size())) != 0) {
     RDMACOMM_VLOG(2) << "a connection to be refused has already ended";
   }
 }

@@ -134,7 +134,7 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   auto answer = CmPrivateData::decode(event->private_data);
   if (!answer) return make_error(answer.code(), peer_text_ + " answered with " + answer.error().context);
   if (status = take_over(*answer); !status) return status.error();
-  may_speak_ = true;
+  may_send_ = true;
   return answer;
 }
 
@@ -184,7 +184,7 @@ Transfer CmStream::send(std::span<const std::byte> bytes) {
 }
 
 bool CmStream::may_send() const {
-  return may_speak_ && !gone_ && !stopped_ && !failed() && window_->may_send() && !free_send_slots_.empty();
+  return may_send_ && !gone_ && !stopped_ && !failed() && window_->may_send() && !free_send_slots_.empty();
 }
 
 bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flags) {
@@ -220,7 +220,7 @@ void CmStream::give_back(std::uint32_t slot) {
 }
 
 void CmStream::give_credits() {
-  const bool may = may_speak_ && !gone_ && !stopped_ && !failed() && !free_send_slots_.empty();
+  const bool may = may_send_ && !gone_ && !stopped_ && !failed() && !free_send_slots_.empty();
   if (may && window_->should_give()) (void)post_segment({}, 0);
 }
 
@@ -279,7 +279,7 @@ void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
   if (!header || !window_->received(header->credits)) {
     return fail("it sent " + std::to_string(bytes) + " bytes that are not a valid segment: a bug in its program");
   }
-  may_speak_ = true;
+  may_send_ = true;
   if ((header->flags & CmSegment::kLast) != 0) peer_ended_ = true;
   if (header->length == 0) return give_back(slot);
   arrived_.push_back({.slot = slot, .begin = kHeaderBytes, .end = kHeaderBytes + header->length});

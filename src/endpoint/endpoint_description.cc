@@ -1,4 +1,4 @@
-#include "endpoint/endpoint_card.h"
+#include "endpoint/endpoint_description.h"
 
 #include <algorithm>
 #include <set>
@@ -13,33 +13,33 @@ namespace {
 
 constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
 constexpr std::size_t kMaxWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + QpAddress::kWireBytes) + 4 +
-                                 EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
-                                 2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
+                                 EndPointDescription::kMaxGids * OfferedGid::kWireBytes +  //
+                                 2 + HcaConfig::kMaxRegions * (kNameWire + 20) +  // a RemoteRegion has 20 bytes
                                  4 + HcaConfig::kMaxPrivateDataBytes;
-// In a CHANNEL message, the name of the channel and a step precede the card.
+// In a CHANNEL message, the name of the channel and a step precede the description.
 static_assert(kMaxWire + kNameWire + 1 <= kMaxOfferBytes, "every valid description fits into one message");
 
 constexpr std::size_t kNoneChosen = 255;
 
-Error bad_card(const std::string& why) {
+Error bad_description(const std::string& why) {
   return make_error(Errc::kBadMessage, "a malformed description of an endpoint: " + why);
 }
 
 /// Checks each count against its bound before it stores anything.
-class CardReader {
+class DescriptionReader {
  public:
-  explicit CardReader(std::span<const std::byte> payload) : reader_(payload) {}
+  explicit DescriptionReader(std::span<const std::byte> payload) : reader_(payload) {}
 
-  Status read_into(EndPointCard& card) {
-    Status status = read_list<EndPointCard::Channel, QpAddress>("channel", HcaConfig::kMaxChannels, card.channels,
-                                                                &EndPointCard::Channel::address);
-    if (status) status = read_more(card);
-    if (status) status = read_gids(card);
+  Status read_into(EndPointDescription& description) {
+    Status status = read_list<EndPointDescription::Channel, QpAddress>(
+        "channel", HcaConfig::kMaxChannels, description.channels, &EndPointDescription::Channel::address);
+    if (status) status = read_more(description);
+    if (status) status = read_gids(description);
     if (!status) return status;
-    status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, card.regions,
+    status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, description.regions,
                                                       &PublishedRegion::region);
     if (!status) return status;
-    return read_private_data(card.private_data);
+    return read_private_data(description.private_data);
   }
 
  private:
@@ -47,67 +47,68 @@ class CardReader {
   Status read_list(const char* what, std::size_t most, std::vector<Entry>& list, Value Entry::*value) {
     const std::size_t count = reader_.get<std::uint16_t>();
     if (count > most)
-      return bad_card(std::to_string(count) + " " + what + "s; at most " + std::to_string(most) + " are allowed");
+      return bad_description(std::to_string(count) + " " + what + "s; at most " + std::to_string(most) +
+                             " are allowed");
     std::set<std::string> names;
     for (std::size_t i = 0; i < count; ++i) {
       Entry entry;
       entry.name = reader_.get_text();
-      if (!check_name(what, entry.name)) return bad_card(std::string("the name of a ") + what + " is not valid");
+      if (!check_name(what, entry.name)) return bad_description(std::string("the name of a ") + what + " is not valid");
       if (!names.insert(entry.name).second)
-        return bad_card(std::string("two ") + what + "s have the name '" + entry.name + "'");
+        return bad_description(std::string("two ") + what + "s have the name '" + entry.name + "'");
       auto decoded = Value::decode(reader_.take(Value::kWireBytes));
-      if (!decoded) return bad_card("in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
+      if (!decoded) return bad_description("in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
       entry.*value = *decoded;
       list.push_back(std::move(entry));
     }
     return {};
   }
 
-  Status read_more(EndPointCard& card) {
+  Status read_more(EndPointDescription& description) {
     const std::size_t count = reader_.get<std::uint16_t>();
     if (count > HcaConfig::kMaxChannels)
-      return bad_card(std::to_string(count) + " more channels; at most " + std::to_string(HcaConfig::kMaxChannels) +
-                      " are allowed");
+      return bad_description(std::to_string(count) + " more channels; at most " +
+                             std::to_string(HcaConfig::kMaxChannels) + " are allowed");
     std::set<std::string> names;
-    for (const EndPointCard::Channel& each : card.channels) names.insert(each.name);
+    for (const EndPointDescription::Channel& each : description.channels) names.insert(each.name);
     for (std::size_t i = 0; i < count; ++i) {
       std::string name = reader_.get_text();
-      if (!check_name("channel", name)) return bad_card("the name of one more channel is not valid");
-      if (!names.insert(name).second) return bad_card("two channels have the name '" + name + "'");
-      card.more.push_back(std::move(name));
+      if (!check_name("channel", name)) return bad_description("the name of one more channel is not valid");
+      if (!names.insert(name).second) return bad_description("two channels have the name '" + name + "'");
+      description.more.push_back(std::move(name));
     }
     return {};
   }
 
-  Status read_gids(EndPointCard& card) {
+  Status read_gids(EndPointDescription& description) {
     const std::size_t count = reader_.get<std::uint8_t>();
-    if (count > EndPointCard::kMaxGids) {
-      return bad_card(std::to_string(count) + " GIDs; at most " + std::to_string(EndPointCard::kMaxGids) +
-                      " are allowed");
+    if (count > EndPointDescription::kMaxGids) {
+      return bad_description(std::to_string(count) + " GIDs; at most " + std::to_string(EndPointDescription::kMaxGids) +
+                             " are allowed");
     }
     for (std::size_t i = 0; i < count; ++i) {
       auto gid = OfferedGid::decode(reader_);
-      if (!gid) return bad_card(gid.error().context);
-      card.gids.push_back(*gid);
+      if (!gid) return bad_description(gid.error().context);
+      description.gids.push_back(*gid);
     }
     const std::size_t chosen = reader_.get<std::uint8_t>();
-    if (chosen != kNoneChosen && chosen >= EndPointCard::kMaxGids) {
-      return bad_card("it chooses GID number " + std::to_string(chosen) + ", which does not exist");
+    if (chosen != kNoneChosen && chosen >= EndPointDescription::kMaxGids) {
+      return bad_description("it chooses GID number " + std::to_string(chosen) + ", which does not exist");
     }
-    if (chosen != kNoneChosen) card.chosen_gid = chosen;
+    if (chosen != kNoneChosen) description.chosen_gid = chosen;
     return {};
   }
 
   Status read_private_data(std::vector<std::byte>& data) {
     const std::size_t length = reader_.get<std::uint32_t>();
     if (length > HcaConfig::kMaxPrivateDataBytes) {
-      return bad_card(std::to_string(length) + " bytes of private data; at most " +
-                      std::to_string(HcaConfig::kMaxPrivateDataBytes) + " are allowed");
+      return bad_description(std::to_string(length) + " bytes of private data; at most " +
+                             std::to_string(HcaConfig::kMaxPrivateDataBytes) + " are allowed");
     }
     const auto bytes = reader_.take(length);
-    if (!reader_.ok()) return bad_card("it is incomplete");
+    if (!reader_.ok()) return bad_description("it is incomplete");
     if (reader_.remaining() > 0)
-      return bad_card("it has " + std::to_string(reader_.remaining()) + " extra bytes at its end");
+      return bad_description("it has " + std::to_string(reader_.remaining()) + " extra bytes at its end");
     data.assign(bytes.begin(), bytes.end());
     return {};
   }
@@ -117,12 +118,12 @@ class CardReader {
 
 }  // namespace
 
-const EndPointCard::Channel* EndPointCard::channel(std::string_view name) const noexcept {
+const EndPointDescription::Channel* EndPointDescription::channel(std::string_view name) const noexcept {
   const auto found = std::ranges::find(channels, name, &Channel::name);
   return found == channels.end() ? nullptr : &*found;
 }
 
-std::string EndPointCard::channel_names() const {
+std::string EndPointDescription::channel_names() const {
   std::set<std::string> sorted;
   for (const Channel& each : channels) sorted.insert(each.name);
   for (const std::string& each : more) sorted.insert(each + " (on another device)");
@@ -131,7 +132,7 @@ std::string EndPointCard::channel_names() const {
   return text;
 }
 
-std::vector<std::byte> EndPointCard::encode() const {
+std::vector<std::byte> EndPointDescription::encode() const {
   WireWriter writer;
   writer.put(static_cast<std::uint16_t>(channels.size()));
   for (const Channel& each : channels) {
@@ -153,10 +154,10 @@ std::vector<std::byte> EndPointCard::encode() const {
   return writer.take();
 }
 
-Result<EndPointCard> EndPointCard::decode(std::span<const std::byte> payload) {
-  EndPointCard card;
-  if (Status status = CardReader(payload).read_into(card); !status) return status.error();
-  return card;
+Result<EndPointDescription> EndPointDescription::decode(std::span<const std::byte> payload) {
+  EndPointDescription description;
+  if (Status status = DescriptionReader(payload).read_into(description); !status) return status.error();
+  return description;
 }
 
 }  // namespace rdmacomm
