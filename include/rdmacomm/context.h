@@ -20,7 +20,7 @@ class RDMACOMM_API Context {
   /// const.
   template <typename T>
   void set(std::shared_ptr<T> object) noexcept {
-    static_assert(!std::is_const_v<T>, "a context is of a type that is not const");
+    static_assert(!std::is_const_v<T>, "Context::set(): the type of the object must not be const");
     type_ = object ? &typeid(T) : nullptr;
     object_ = std::move(object);
   }

@@ -156,8 +156,7 @@ class [[nodiscard]] RDMACOMM_API Result {
   T* pointer() {
     T* value = std::get_if<0>(&state_);
     if (value == nullptr) [[unlikely]]
-      detail::die_of_misuse("Result::value() was called, but the call that returned it has failed",
-                            std::get_if<1>(&state_));
+      detail::die_of_misuse("Result::value() was called, but the result has an error", std::get_if<1>(&state_));
     return value;
   }
   const Error* failure() const noexcept {

@@ -9,9 +9,10 @@ namespace rdmacomm {
 
 Result<RDMAAdapter> RDMAAdapter::create(const RDMADevice& device, const AdapterConfig& config,
                                         const AdapterParts& parts) {
-  if (!device) return make_error(Errc::kInvalidArgument, "a queue pair needs a device that is open");
+  if (!device)
+    return make_error(Errc::kInvalidArgument, "a queue pair needs an open device; the given RDMADevice is empty");
   if (parts.domain && parts.domain.device() != device) {
-    return make_error(Errc::kInvalidArgument, "AdapterParts::domain is on another device than the queue pair");
+    return make_error(Errc::kInvalidArgument, "AdapterParts::domain belongs to another device than the queue pair");
   }
   DeviceCore& core = *device.core();
   if (Status valid = config.validate(core.limits()); !valid) return valid.error();

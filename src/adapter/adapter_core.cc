@@ -41,21 +41,23 @@ ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, i
 
 std::string sizes_text(const AdapterConfig& config) {
   return "send_depth " + std::to_string(*config.send_depth) + ", recv_depth " + std::to_string(*config.recv_depth) +
-         ", slices " + std::to_string(*config.max_send_slices) + " and " + std::to_string(*config.max_recv_slices);
+         ", max_send_slices " + std::to_string(*config.max_send_slices) + ", max_recv_slices " +
+         std::to_string(*config.max_recv_slices);
 }
 
 // The likely cause of a refused transition, from experience with each error number.
 std::string cause_of(ibv_qp_state to, std::error_code code) {
   if (code == std::errc::timed_out || code == std::errc::host_unreachable || code == std::errc::network_unreachable) {
-    return "the peer's GID cannot be reached from this GID: other subnet, no route, no answer to address "
-           "resolution, or the peer's host is down; choose GIDs of one network on both sides";
+    return "the local GID cannot reach the peer's GID: the subnets differ, no route exists, address "
+           "resolution got no answer, or the peer's host is down; choose GIDs of one network on both sides";
   }
   if (to == IBV_QPS_RTR && code == std::errc::invalid_argument) {
-    return "the device cannot reach the peer's GID from this GID index, or does not take one of the values; "
-           "compare GID type, IP version and MTU of both sides";
+    return "the device cannot reach the peer's GID from this GID index, or refuses one of the values; "
+           "compare the GID type, IP version and MTU of both sides";
   }
-  if (to == IBV_QPS_INIT && code == std::errc::invalid_argument) return "is the P_Key index in the port's table?";
-  if (code == std::errc::too_many_files_open) return "this process may have no more descriptors; see `ulimit -n`";
+  if (to == IBV_QPS_INIT && code == std::errc::invalid_argument) return "does the port's P_Key table have this index?";
+  if (code == std::errc::too_many_files_open)
+    return "this process has reached its limit of open descriptors; raise it with `ulimit -n`";
   if (code == std::errc::not_enough_memory) return "the device is out of resources, or RLIMIT_MEMLOCK is too low";
   return "the device refused the values";
 }
@@ -116,9 +118,9 @@ Status AdapterCore::create_queue_pair() {
   if (!created) return created;
   const std::uint32_t taken = std::min(asked, max_inline_bytes_);
   if (config_.max_inline_bytes && taken < asked) {
-    return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
+    return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not support max_inline_bytes " +
                                                     std::to_string(asked) + ": with " + sizes_text(config_) +
-                                                    " it takes at most " + std::to_string(max_inline_bytes_));
+                                                    " it supports at most " + std::to_string(max_inline_bytes_));
   }
   config_.max_inline_bytes = static_cast<int>(taken);
   return {};
@@ -167,7 +169,7 @@ Status AdapterCore::choose_pkey() {
 
 Status AdapterCore::use_gid(const GidEntry& gid) {
   if (state() != IBV_QPS_INIT) {
-    return make_error(Errc::kWrongState, "a queue pair in " + verbs::to_text(state()) + " cannot change its GID");
+    return make_error(Errc::kWrongState, "a queue pair in state " + verbs::to_text(state()) + " cannot change its GID");
   }
   set_gid(gid);
   return {};
@@ -196,7 +198,7 @@ std::uint32_t AdapterCore::path_mtu_bytes() const noexcept {
 
 Status AdapterCore::connect(const QpAddress& remote) {
   const QpPath path{.local = address_, .remote = remote, .gid_index = gid_index_, .port = device_.port()};
-  const std::string ends = "; this end: " + address_.to_text() + ", the peer: " + remote.to_text();
+  const std::string ends = "; local: " + address_.to_text() + "; peer: " + remote.to_text();
   if (Status status = path.check_compatible(); !status.ok()) return status;
   for (const QpTransition& transition : {QpTransition::to_rtr(config_, path), QpTransition::to_rts(config_, path)}) {
     if (Status status = apply(transition); !status.ok()) {
@@ -213,11 +215,11 @@ Status AdapterCore::connect(const QpAddress& remote, std::unique_ptr<verbs::Queu
   const QpPath path{.local = address_, .remote = remote, .gid_index = gid_index_, .port = device_.port()};
   if (Status status = path.check_compatible(); !status.ok()) return status;
   if (state() != IBV_QPS_INIT) {
-    return make_error(Errc::kWrongState, "a queue pair in " + verbs::to_text(state()) + " cannot be connected");
+    return make_error(Errc::kWrongState, "a queue pair in state " + verbs::to_text(state()) + " cannot be connected");
   }
   link_ = std::move(link);
   if (Status status = connect_by_link(path); !status.ok()) {
-    const std::string ends = "; this end: " + address_.to_text() + ", the peer: " + remote.to_text();
+    const std::string ends = "; local: " + address_.to_text() + "; peer: " + remote.to_text();
     return make_error(status.error().code, status.error().context + ends);
   }
   remote_ = remote;
@@ -252,10 +254,10 @@ Status AdapterCore::follow_partition() {
   Status status = link_->attributes(IBV_QPS_INIT, managed);
   if (!status || managed.pkey_index == config_.pkey_index) return status;
   if (config_.pkey) {
-    return make_error(Errc::kInvalidArgument, "rdma_cm connects by P_Key index " + std::to_string(managed.pkey_index) +
-                                                  ", and P_Key " + verbs::pkey_text(*config_.pkey) + ", index " +
-                                                  std::to_string(config_.pkey_index) +
-                                                  ", was asked for: use the addresses of that partition's interfaces");
+    return make_error(Errc::kInvalidArgument,
+                      "rdma_cm connects with P_Key index " + std::to_string(managed.pkey_index) + ", but P_Key " +
+                          verbs::pkey_text(*config_.pkey) + " (index " + std::to_string(config_.pkey_index) +
+                          ") was requested: use IP addresses of interfaces in that partition");
   }
   config_.pkey_index = managed.pkey_index;
   status = choose_pkey();
@@ -271,8 +273,8 @@ Status AdapterCore::to_error() {
 // The only function that changes the queue pair's state and state_.
 Status AdapterCore::apply(const QpTransition& transition) {
   if (transition.from && *transition.from != state()) {
-    return make_error(Errc::kWrongState,
-                      "a queue pair in " + verbs::to_text(state()) + " cannot go " + transition.to_text());
+    return make_error(Errc::kWrongState, "a queue pair in state " + verbs::to_text(state()) +
+                                             " cannot make the transition " + transition.to_text());
   }
   ibv_qp_attr attributes = transition.attributes;
   const std::string what =

@@ -42,7 +42,7 @@ Result<OfferedGid> OfferedGid::decode(WireReader& reader) {
   OfferedGid offered;
   offered.type = reader.get<std::uint8_t>();
   std::ranges::copy(reader.take(offered.gid.raw.size()), reinterpret_cast<std::byte*>(offered.gid.raw.data()));
-  if (!reader.ok()) return make_error(Errc::kBadMessage, "a GID ends too early");
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a GID is incomplete");
   if (verbs::is_empty(offered.gid)) return make_error(Errc::kBadMessage, "a GID is all zeroes");
   return offered;
 }
@@ -53,9 +53,9 @@ std::string OfferedGid::to_text() const {
 
 Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
   if (ours.transport != theirs.transport) {
-    return make_error(Errc::kIncompatiblePeer,
-                      "the ends have different transports; this end: " + to_text(ours.transport) + "; the peer: " +
-                          to_text(theirs.transport) + ": choose devices of one kind (DeviceOptions::name)");
+    return make_error(Errc::kIncompatiblePeer, "the endpoints have different transports; local: " +
+                                                   to_text(ours.transport) + "; peer: " + to_text(theirs.transport) +
+                                                   ": choose devices of one kind (DeviceOptions::name)");
   }
   auto pair = first_pair(ours, theirs, [](const OfferedGid& a, const OfferedGid& b) {
     return can_work(a, b) && verbs::same_subnet(a.gid, b.gid);
@@ -63,17 +63,18 @@ Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
   const bool subnets_matter = ours.transport == Transport::kInfiniBand;
   if (!pair || !subnets_matter) pair = first_pair(ours, theirs, can_work);
   if (pair) return *pair;
-  return make_error(Errc::kIncompatiblePeer, "no GIDs of the two ends work together; this end: " + text_of(ours) +
-                                                 "; the peer: " + text_of(theirs) +
-                                                 ": a pair takes one GID type, one IP version and one reach "
-                                                 "(DeviceOptions::gid_type, DeviceOptions::gid_index)");
+  return make_error(Errc::kIncompatiblePeer,
+                    "no local GID works with a GID of the peer; local: " + text_of(ours) +
+                        "; peer: " + text_of(theirs) +
+                        ": both GIDs of a connection must have the same type, the same IP version and the same scope "
+                        "(DeviceOptions::gid_type, DeviceOptions::gid_index)");
 }
 
 std::string router_warning(Transport transport, const Gid& ours, const Gid& theirs) {
   if (transport != Transport::kInfiniBand || verbs::same_subnet(ours, theirs)) return {};
-  return "this end and the peer are on two InfiniBand subnets, " + ours.to_text() + " and " + theirs.to_text() +
-         ", and only the subnet manager knows the router between them: expect kRetryExceeded, or connect by rdma_cm, "
-         "which asks it (ConnectorKind::kCm)";
+  return "the local GID " + ours.to_text() + " and the peer's GID " + theirs.to_text() +
+         " are on different InfiniBand subnets, and only the subnet manager knows the router between them: expect "
+         "kRetryExceeded, or connect by rdma_cm, which asks the subnet manager (ConnectorKind::kCm)";
 }
 
 }  // namespace rdmacomm

@@ -1,5 +1,5 @@
 // gid_agreement.h - which GIDs two peers use to connect.
-// Layer: adapter. Uses: base, verbs.   Wire form of OfferedGid: docs/wire_format.md "EndPointCard"
+// Layer: adapter. Uses: base, verbs.   Wire form of OfferedGid: docs/wire_format.md "EndPointDescription"
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -40,23 +40,24 @@ bool QpPath::needs_global_route() const noexcept {
 
 Status QpPath::check_compatible() const {
   const auto incompatible = [this](const std::string& what) {
-    return make_error(Errc::kIncompatiblePeer,
-                      what + "; this end: " + local.to_text() + ", the peer: " + remote.to_text());
+    return make_error(Errc::kIncompatiblePeer, what + "; local: " + local.to_text() + "; peer: " + remote.to_text());
   };
   if (local.transport != remote.transport) {
-    return incompatible("the ends have different transports, " + to_text(local.transport) + " and " +
+    return incompatible("the queue pairs have different transports, " + to_text(local.transport) + " and " +
                         to_text(remote.transport) + ": choose devices of one kind");
   }
   if (local.link_layer != remote.link_layer) {
-    return incompatible("the ends have different link layers, " + verbs::link_layer_text(local.link_layer) + " and " +
-                        verbs::link_layer_text(remote.link_layer) + ": choose devices of one fabric");
+    return incompatible("the queue pairs have different link layers, " + verbs::link_layer_text(local.link_layer) +
+                        " and " + verbs::link_layer_text(remote.link_layer) + ": choose devices of one fabric");
   }
   if (local.gid_type != remote.gid_type) {
-    return incompatible("the ends have different GID types, " + verbs::gid_type_text(local.gid_type) + " and " +
-                        verbs::gid_type_text(remote.gid_type) + ": choose the same on both sides (gid_type)");
+    return incompatible("the queue pairs have different GID types, " + verbs::gid_type_text(local.gid_type) + " and " +
+                        verbs::gid_type_text(remote.gid_type) + ": choose the same GID type on both sides (gid_type)");
   }
   if (local.gid_type == IBV_GID_TYPE_ROCE_V2 && verbs::is_mapped_ipv4(local.gid) != verbs::is_mapped_ipv4(remote.gid)) {
-    return incompatible("one end has an IPv4 and the other an IPv6 GID: choose the same on both sides (gid_index)");
+    return incompatible(
+        "one queue pair has an IPv4 GID and the other an IPv6 GID: choose the same IP version on both sides "
+        "(gid_index)");
   }
   return check_partitions();
 }
@@ -64,14 +65,15 @@ Status QpPath::check_compatible() const {
 // A P_Key's highest bit means: full member. Limited members reach full members only. Source: ibv_query_pkey(3), IPoIB.
 Status QpPath::check_partitions() const {
   if (local.pkey == 0 || remote.pkey == 0) return {};
-  const std::string both = "P_Key " + verbs::pkey_text(local.pkey) + ", the peer: " + verbs::pkey_text(remote.pkey);
+  const std::string both =
+      "local: P_Key " + verbs::pkey_text(local.pkey) + "; peer: P_Key " + verbs::pkey_text(remote.pkey);
   if (((local.pkey ^ remote.pkey) & 0x7fff) != 0) {
-    return make_error(Errc::kIncompatiblePeer, "the ends are in different partitions; this end: " + both +
-                                                   ": choose the same on both sides (pkey)");
+    return make_error(Errc::kIncompatiblePeer, "the queue pairs are in different partitions; " + both +
+                                                   ": choose the same P_Key on both sides (pkey)");
   }
   if (((local.pkey | remote.pkey) & 0x8000) != 0) return {};
-  return make_error(Errc::kIncompatiblePeer, "both ends are limited members of their partition; this end: " + both +
-                                                 ": one must be a full member, which the subnet manager decides");
+  return make_error(Errc::kIncompatiblePeer, "both queue pairs are limited members of their partition; " + both +
+                                                 ": the subnet manager must make one of them a full member");
 }
 
 QpTransition QpTransition::to_init(const AdapterConfig& config, std::uint8_t port, bool atomics) {

@@ -19,21 +19,21 @@
 namespace rdmacomm {
 
 /// Threads: any. lock(), try_lock() and unlock() make it BasicLockable, and do not change the owner. A thread that may
-/// become the owner uses BiasedGuard, or enter() and leave().
+/// become the owner uses BiasedGuard, or enter() and exit().
 class BiasedLock {
  public:
   /// by_membarrier: the process is registered for membarrier(2); if false, this is a SpinLock.
   explicit BiasedLock(bool by_membarrier) noexcept : by_membarrier_(by_membarrier) {}
 
   /// Takes the lock for a thread that may be its owner. The first caller becomes the owner. Returns the argument for
-  /// leave(): whether the lock was taken by plain stores.
+  /// exit(): whether the lock was taken by plain stores.
   [[nodiscard]] bool enter() noexcept {
     if (enter_alone()) [[likely]]
       return true;
     enter_with_others();
     return false;
   }
-  void leave(bool alone) noexcept {
+  void exit(bool alone) noexcept {
     if (alone) [[likely]] {
       owner_inside_.store(false, std::memory_order_release);
     } else {
@@ -90,7 +90,7 @@ class BiasedLock {
     std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler; membarrier(2) orders the processor
     if (!others_.load(std::memory_order_acquire)) [[likely]]
       return true;
-    leave(true);
+    exit(true);
     return false;
   }
 
@@ -119,7 +119,7 @@ class BiasedGuard {
   explicit BiasedGuard(BiasedLock& lock) noexcept : lock_(lock), alone_(lock.enter()) {}
   BiasedGuard(const BiasedGuard&) = delete;
   BiasedGuard& operator=(const BiasedGuard&) = delete;
-  ~BiasedGuard() { lock_.leave(alone_); }
+  ~BiasedGuard() { lock_.exit(alone_); }
 
  private:
   BiasedLock& lock_;
@@ -135,7 +135,7 @@ class BiasedTry {
   BiasedTry& operator=(const BiasedTry&) = delete;
   ~BiasedTry() {
     if (alone_) {
-      lock_.leave(true);
+      lock_.exit(true);
     } else if (held_) {
       lock_.unlock();
     }

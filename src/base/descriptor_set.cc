@@ -27,7 +27,7 @@ Status DescriptorSet::add(int fd, std::uint32_t events, Function function) {
   event.events = events;
   event.data.u64 = id;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    return make_error(last_system_error(), "cannot wait for descriptor " + std::to_string(fd) + " by epoll");
+    return make_error(last_system_error(), "cannot add descriptor " + std::to_string(fd) + " to epoll");
   }
   entries_.emplace(id, std::make_shared<const Entry>(Entry{fd, std::move(function)}));
   return {};

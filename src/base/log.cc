@@ -48,7 +48,8 @@ bool write_to_sink(LogSeverity severity, std::string_view line) {
 
 void set_log_sink(LogSink function) {
   if (in_sink)
-    detail::die_of_misuse("a log sink called set_log_sink(), which waits until that sink has returned", nullptr);
+    detail::die_of_misuse("a log sink called set_log_sink(), which would wait for ever for the same sink to return",
+                          nullptr);
   const std::unique_lock lock(sink().mutex);
   sink().function.swap(function);  // destroyed without the lock: the objects it owns may log
 }

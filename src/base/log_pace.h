@@ -19,18 +19,18 @@ class LogPace {
   /// suppressed since then.
   [[nodiscard]] std::optional<std::uint64_t> due(Clock::time_point now = Clock::now()) {
     const std::lock_guard lock(mutex_);
-    if (said_at_ && now - *said_at_ < kPeriod) {
-      ++kept_back_;
+    if (logged_at_ && now - *logged_at_ < kPeriod) {
+      ++suppressed_;
       return {};
     }
-    said_at_ = now;
-    return std::exchange(kept_back_, 0);
+    logged_at_ = now;
+    return std::exchange(suppressed_, 0);
   }
 
  private:
   std::mutex mutex_;
-  std::optional<Clock::time_point> said_at_;
-  std::uint64_t kept_back_ = 0;
+  std::optional<Clock::time_point> logged_at_;
+  std::uint64_t suppressed_ = 0;
 };
 
 }  // namespace rdmacomm

@@ -45,7 +45,7 @@ template <typename Body>
   const int failed = pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
   if (failed == 0) return {};
   return make_error({failed, std::generic_category()}, "cannot run a thread on CPU " + std::to_string(cpu) +
-                                                           ": `taskset -p $$` says which ones this process may use");
+                                                           ": `taskset -p $$` shows which CPUs this process may use");
 }
 
 }  // namespace rdmacomm

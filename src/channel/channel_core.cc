@@ -54,7 +54,8 @@ Result<std::unique_ptr<ChannelCore>> ChannelCore::create(std::string name, std::
     return make_error(Errc::kInvalidArgument, "channel \"" + name + "\" needs an adapter");
   }
   if (adapter->state() != IBV_QPS_INIT && adapter->state() != IBV_QPS_RTS) {
-    return make_error(Errc::kWrongState, "channel \"" + name + "\" needs a queue pair in INIT or RTS, this one is in " +
+    return make_error(Errc::kWrongState, "channel \"" + name +
+                                             "\" needs a queue pair in state INIT or RTS; this one is in state " +
                                              verbs::to_text(adapter->state()));
   }
   return std::unique_ptr<ChannelCore>(new ChannelCore(std::move(name), std::move(adapter), std::move(pool)));
@@ -64,18 +65,18 @@ Status ChannelCore::begin_drain() {
   if (adapter_->state() != IBV_QPS_ERR) {
     if (Status status = adapter_->to_error(); !status.ok()) return status;
   }
-  if (untold_end_.load(std::memory_order_relaxed)) return {};
+  if (unreported_end_.load(std::memory_order_relaxed)) return {};
   if (!adapter_->device().limits().flushes_in_error) {
     // A marker would never complete here. The silent requests ended with the move to ERR.
-    send_.untold.store(send_.silent_run, std::memory_order_relaxed);
-    untold_end_.store(true, std::memory_order_release);
+    send_.unreported.store(send_.silent_run, std::memory_order_relaxed);
+    unreported_end_.store(true, std::memory_order_release);
     return {};
   }
   if (send_.silent_run == 0) return {};
   const Outcome posted = post_marker();
   if (posted) return {};
-  return make_error(posted.code(), "cannot find out when the unsignaled requests of channel \"" + name_ +
-                                       "\" are out of its send queue: the device takes no request in ERR");
+  return make_error(posted.code(), "cannot detect when the unsignaled requests of channel \"" + name_ +
+                                       "\" have left its send queue: the device accepts no request in state ERR");
 }
 
 // The public functions ------------------------------------------------------------------------------------------------
@@ -98,7 +99,8 @@ Result<std::shared_ptr<RDMAChannel>> RDMAChannel::create(std::string name, RDMAA
 Status RDMAChannel::connect(const QpAddress& remote) {
   ChannelCore& core = core_of(*this);
   if (core.is_own_) return core.adapter().connect(remote);
-  return make_error(Errc::kWrongState, "channel \"" + name() + "\" is connected by its endpoint");
+  return make_error(Errc::kWrongState,
+                    "channel \"" + name() + "\" belongs to an endpoint, which connects it: do not call connect()");
 }
 
 const std::string& RDMAChannel::name() const noexcept {
@@ -168,8 +170,9 @@ ibv_qp* RDMAChannel::native_handle() const noexcept {
 Status RDMAChannel::drain(Deadline deadline, const std::function<void(const Completion&)>& function) {
   ChannelCore& core = core_of(*this);
   if (!core.owns_queue()) {
-    return make_error(Errc::kWrongState,
-                      "channel \"" + name() + "\" shares its completion queue with others: close its endpoint instead");
+    return make_error(Errc::kWrongState, "channel \"" + name() +
+                                             "\" cannot be drained alone, because it shares its completion queue with "
+                                             "other channels: close its endpoint instead");
   }
   if (Status status = core.begin_drain(); !status.ok()) return status;
   while (!core.drained() || core.keeps_any()) {

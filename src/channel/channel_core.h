@@ -125,7 +125,7 @@ class ChannelCore final : public RDMAChannel {
     std::uint32_t silent_run = 0;  ///< requests since the last one whose success the device reports
 
     /// The number of newest requests whose end the device will not report. Set in a drain.
-    std::atomic<std::uint32_t> untold{0};
+    std::atomic<std::uint32_t> unreported{0};
 
     // Written by the polling thread. Requests complete in order, so this is also the position of the oldest outstanding
     // one.
@@ -145,8 +145,8 @@ class ChannelCore final : public RDMAChannel {
       // count.
       const std::uint32_t done = completed.load(std::memory_order_acquire);
       const std::uint32_t open = posted.load(std::memory_order_acquire) - done;
-      const std::uint32_t told = open - untold.load(std::memory_order_relaxed);
-      return told <= open ? told : 0;
+      const std::uint32_t reported = open - unreported.load(std::memory_order_relaxed);
+      return reported <= open ? reported : 0;
     }
   };
 
@@ -183,14 +183,14 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain on devices that do not report the end of every request. Between look_for_end() and settle() the
   // completion queue was polled and found empty.
-  void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
+  void look_for_end() noexcept { end_seen_ = unreported_end_.load(std::memory_order_acquire); }
   void settle() noexcept;
   // channel_wait.cc
   [[nodiscard]] PostedRequest post_to_wait(const RequestView& request) noexcept;
   void keep_fault(const RequestView& request, PostedRequest& refused) const noexcept;
   [[nodiscard]] Error not_posted(const PostedRequest& request) const;
   [[nodiscard]] Error outstanding_still(Operation operation) const;
-  [[nodiscard]] Error gone() const;
+  [[nodiscard]] Error already_returned() const;
   [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;
 
   /// Waits for completions in the queues of the channel itself.
@@ -222,7 +222,7 @@ class ChannelCore final : public RDMAChannel {
   RequestRing send_;
   RequestRing recv_;
   /// The completion queue has everything that the device will ever report. Set by begin_drain(), on such devices only.
-  std::atomic<bool> untold_end_{false};
+  std::atomic<bool> unreported_end_{false};
   bool end_seen_ = false;  // used by the polling thread
   bool owns_queue_ = true;
   bool is_own_ = false;  // created by RDMAChannel::create()

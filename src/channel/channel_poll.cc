@@ -52,7 +52,7 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
 // Polls all completion queues, and fills `out` behind its first `count` completions.
 [[gnu::noinline]] Polled ChannelCore::poll_rest(std::span<Completion> out, std::size_t count) noexcept {
   Errc failed = poll_all(out, count);
-  if (failed == Errc::kOk && count == 0 && untold_end_.load(std::memory_order_relaxed))
+  if (failed == Errc::kOk && count == 0 && unreported_end_.load(std::memory_order_relaxed))
     failed = poll_for_end(out, count);
   return {out.data(), count, failed};
 }
@@ -64,7 +64,7 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
   report_all({batch, static_cast<std::size_t>(got)}, out, count,
              [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
   const bool all_seen = got < batch_for(out.size());
-  if (all_seen && (count > 0 || !untold_end_.load(std::memory_order_relaxed))) return {out.data(), count};
+  if (all_seen && (count > 0 || !unreported_end_.load(std::memory_order_relaxed))) return {out.data(), count};
   return poll_rest(out, count);
 }
 
@@ -85,7 +85,7 @@ RDMACOMM_HOT_INLINE Polled ChannelCore::poll_now(std::span<Completion> out) noex
   const int got = ibv_poll_cq(send_cq_, batch_for(out.size()), wcs);
   if (got == 1 && complete_straight(wcs[0], *out.data())) [[likely]]
     return {out.data(), 1};
-  if (got == 0 && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
+  if (got == 0 && !unreported_end_.load(std::memory_order_relaxed)) [[likely]]
     return {out.data(), 0};
   return Polled(out.data(), poll_on(got, wcs, out));
 }
@@ -107,8 +107,9 @@ Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
 void ChannelCore::settle() noexcept {
   if (!end_seen_) return;
   for (RequestRing* ring : {&send_, &recv_}) {
-    ring->untold.store(ring->posted.load(std::memory_order_relaxed) - ring->completed.load(std::memory_order_relaxed),
-                       std::memory_order_relaxed);
+    ring->unreported.store(
+        ring->posted.load(std::memory_order_relaxed) - ring->completed.load(std::memory_order_relaxed),
+        std::memory_order_relaxed);
   }
 }
 

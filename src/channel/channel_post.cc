@@ -15,7 +15,8 @@ namespace rdmacomm {
 namespace {
 
 static_assert(static_cast<unsigned>(PostFlags::kFence) == IBV_SEND_FENCE);
-static_assert(static_cast<unsigned>(PostFlags::kUnsignaled) == IBV_SEND_SIGNALED, "its opposite, in its place");
+static_assert(static_cast<unsigned>(PostFlags::kUnsignaled) == IBV_SEND_SIGNALED,
+              "kUnsignaled uses the bit of IBV_SEND_SIGNALED, with the opposite meaning");
 static_assert(static_cast<unsigned>(PostFlags::kSolicited) == IBV_SEND_SOLICITED);
 static_assert(static_cast<unsigned>(PostFlags::kInline) == IBV_SEND_INLINE);
 

@@ -7,8 +7,9 @@ namespace rdmacomm {
 
 Result<ChannelSleeper> ChannelSleeper::create(NativeQueue& cq) {
   if (cq.fd() < 0) {
-    return make_error(Errc::kNotSupported,
-                      "cannot sleep on a completion queue made without a channel; make it with_channel, or busy-poll");
+    return make_error(
+        Errc::kNotSupported,
+        "cannot sleep on a completion queue that has no completion channel; set with_channel, or busy-poll");
   }
   auto wake_event = WakeEvent::create();
   if (!wake_event) return wake_event.error();

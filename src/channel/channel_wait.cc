@@ -83,7 +83,7 @@ Result<Completion> ChannelCore::wait_for(const PostedRequest& request, Deadline 
   for (;;) {
     if (const auto kept = source_->take_kept(*this, is_recv, request.position_)) return outcome_of(*kept);
     const std::uint32_t newer = newest_completed(is_recv) - request.position_;
-    if (static_cast<std::int32_t>(newer) >= 0) return gone();
+    if (static_cast<std::int32_t>(newer) >= 0) return already_returned();
     if (Status next = source_->keep_next(deadline); !next) {
       return next.code() == Errc::kTimeout ? outstanding_still(request.operation_) : next.error();
     }
@@ -97,8 +97,8 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
     return make_error(
         Errc::kWrongState,
         what +
-            "a thread of the session takes the channel's completions to the hooks, so nobody can wait for "
-            "one; post it with post_..., or set ThreadMode::kApplication");
+            "a thread of the session gives the channel's completions to the hooks, so no other thread can "
+            "wait for them; use post_..., or set ThreadMode::kApplication");
   }
   if (outcome == Errc::kNotConnected) {
     if (const Status over = source_->over(); !over) return over.error();
@@ -112,18 +112,18 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
 
 Error ChannelCore::outstanding_still(Operation operation) const {
   const char* const hint = operation == Operation::kSend   ? "; has the peer posted a receive?"
-                           : operation == Operation::kRecv ? "; the peer has sent nothing for it"
+                           : operation == Operation::kRecv ? "; the peer has sent no message for it"
                                                            : "";
   return make_error(Errc::kTimeout,
-                    std::string(to_text(operation)) + " on channel \"" + name_ + "\" is outstanding still" + hint);
+                    std::string(to_text(operation)) + " on channel \"" + name_ + "\" is still outstanding" + hint);
 }
 
 /// The error for a request that is complete, but whose completion is not kept any more. Also close() drops completions.
-Error ChannelCore::gone() const {
+Error ChannelCore::already_returned() const {
   if (const Status over = source_->over(); !over) return over.error();
   return make_error(Errc::kWrongState,
-                    "the request on channel \"" + name_ +
-                        "\" was waited for already, or its completion was taken by poll(), wait() or next()");
+                    "the completion of this request on channel \"" + name_ +
+                        "\" was already returned, by an earlier wait for it or by poll(), wait() or next()");
 }
 
 /// The result for a completion. If a request was flushed, or the peer's device did not answer, and the endpoint has

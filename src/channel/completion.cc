@@ -43,7 +43,7 @@ std::string advice(const RDMAChannel* channel, Errc error) {
   const std::string text(verbs::completion_advice(error));
   const bool is_queue_pair = channel != nullptr && error == Errc::kLocalQueuePair;
   if (!is_queue_pair || !verbs::fails_with_connection(*core_of(*channel).adapter().device().context())) return text;
-  return "its connection has ended, for which the endpoint's status has the reason; or " + text;
+  return "its connection has ended (the endpoint's status has the reason), or " + text;
 }
 
 Status failure(const Completion& completion, const std::string& advice) {

@@ -19,7 +19,7 @@ CompletionQueue::CompletionQueue(std::shared_ptr<DeviceCore> device, PollingMode
                                  std::unique_ptr<NativeQueue> native, std::unique_ptr<CompletionWaiter> waiter)
     : device_(std::move(device)),
       mode_(mode),
-      tells_every_end_(device_->limits().flushes_in_error),
+      reports_every_end_(device_->limits().flushes_in_error),
       native_(std::move(native)),
       waiter_(std::move(waiter)) {}
 

@@ -109,7 +109,7 @@ class CompletionQueue {
 
   const std::shared_ptr<DeviceCore> device_;
   const PollingMode mode_;
-  const bool tells_every_end_;  // DeviceLimits::flushes_in_error of the device
+  const bool reports_every_end_;  // DeviceLimits::flushes_in_error of the device
   std::mutex pools_mutex_;
   std::vector<std::shared_ptr<ReceivePoolCore>>
       pools_;  // declared before native_, which may hold completions of their receives

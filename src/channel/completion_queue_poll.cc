@@ -81,7 +81,7 @@ Polled CompletionQueue::poll(std::span<Completion> out, std::uint32_t times) noe
   // Fast path for one completion, which is nearly always the case.
   if (got == 1 && deliver(wcs[0], out[0])) [[likely]]
     return {out.data(), 1};
-  if (got == 0 && tells_every_end_) [[likely]]
+  if (got == 0 && reports_every_end_) [[likely]]
     return {};
   if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
   std::size_t count = 0;
@@ -92,7 +92,7 @@ Polled CompletionQueue::poll(std::span<Completion> out, std::uint32_t times) noe
   if (got == asked && count < out.size()) {
     if (const Errc failed = take_more(out, count); failed != Errc::kOk) return {out.data(), count, failed};
   }
-  return tells_every_end_ || count > 0 ? Polled(out.data(), count) : poll_for_end(out);
+  return reports_every_end_ || count > 0 ? Polled(out.data(), count) : poll_for_end(out);
 }
 
 // As ChannelCore::poll_for_end().

@@ -41,8 +41,8 @@ Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode m
 }
 
 Status CompletionWaiter::watch(int fd, std::uint32_t /*events*/, DescriptorSet::Function /*function*/) {
-  return make_error(Errc::kNotSupported,
-                    "cannot wait for descriptor " + std::to_string(fd) + ", too: polling_mode must be kEpoll for that");
+  return make_error(Errc::kNotSupported, "cannot also wait for descriptor " + std::to_string(fd) +
+                                             ": only polling_mode kEpoll supports that");
 }
 
 void CompletionWaiter::note_sleep(std::chrono::nanoseconds time) noexcept {

@@ -160,7 +160,7 @@ void ReceivePoolCore::arm_again() noexcept {
   if (posted() < options_.low_water) return;
   if (!disarmed_.exchange(false, std::memory_order_relaxed)) return;
   const Status armed = queue_->arm_limit(options_.low_water);
-  if (!armed) RDMACOMM_LOG(WARNING) << "nobody will be told when receives run low: " << armed.message();
+  if (!armed) RDMACOMM_LOG(WARNING) << "the receive pool cannot report when its receives run low: " << armed.message();
 }
 
 // The public functions ------------------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ std::string to_text(RequestFault fault, Operation operation, std::uint64_t value
     case RequestFault::kBeyondMessage: return bytes_beyond("max_message_bytes()");
     case RequestFault::kBeyondRegion: return bytes_beyond("the remote region has");
     case RequestFault::kBeyondInline: return bytes_beyond("max_inline_bytes() allows with kInline");
-    case RequestFault::kInlineResult: return "it brings bytes back, so it cannot be kInline";
+    case RequestFault::kInlineResult: return "it returns remote data, so it cannot be kInline";
     case RequestFault::kResultSize: return "its result has " + std::to_string(value) + " bytes instead of 8";
     case RequestFault::kUnaligned: return "the remote address " + hex(value) + " is not a multiple of 8";
-    case RequestFault::kImmediate: return "only a SEND or a WRITE carries an immediate";
-    case RequestFault::kNoRequest: return "no request has this operation";
+    case RequestFault::kImmediate: return "only a SEND or a WRITE can carry immediate data";
+    case RequestFault::kNoRequest: return "this operation cannot be posted";
     case RequestFault::kUnsignaledWait:
-      return "nobody can wait for a request that is kUnsignaled; post it with post_...";
+      return "a kUnsignaled request has no completion, so no thread can wait for it; use post_...";
   }
   return "the device refused it";
 }

@@ -59,8 +59,8 @@ Error AddressRounds::note(const Error& why) {
   if (may_connect_later(why.code)) again_ = true;
   const bool silence = why.code == Errc::kTimeout || why.code == std::errc::timed_out;
   const bool refused = why.code == std::errc::connection_refused;  // so the host is up
-  const bool refused_before = said_ && said_->code == std::errc::connection_refused;
-  if (!silence && (refused || !refused_before)) said_ = why;
+  const bool refused_before = last_error_ && last_error_->code == std::errc::connection_refused;
+  if (!silence && (refused || !refused_before)) last_error_ = why;
   return why;
 }
 

@@ -52,7 +52,7 @@ class AddressRounds {
     for (;;) {
       auto made = try_all<Made>(try_one);
       if (made || final_ || !again_) return made;
-      if (pause_.passed()) return said_.value_or(made.error());
+      if (pause_.passed()) return last_error_.value_or(made.error());
       if (!pause_.sleep()) return stopped();
     }
   }
@@ -98,8 +98,8 @@ class AddressRounds {
   const Deadline::Clock::time_point begun_ = Deadline::Clock::now();
   RetryPause pause_;
   std::vector<SocketAddress> addresses_;
-  std::optional<Error> said_;  // the last error other than a timeout; a refusal if there was one
-  bool again_ = false;         // another round may succeed
+  std::optional<Error> last_error_;  // the last error other than a timeout; a refusal if there was one
+  bool again_ = false;               // another round may succeed
   bool final_ = false;
 };
 

@@ -84,7 +84,7 @@ Result<std::vector<std::byte>> Connector::expect_message(MessageType type, Deadl
   if (!message) return message.error();
   if (message->type == type) return std::move(message->payload);
   Error unexpected = make_error(Errc::kBadMessage, std::string("a message ") + rdmacomm::to_text(message->type) +
-                                                       " where " + rdmacomm::to_text(type) + " belongs");
+                                                       " instead of " + rdmacomm::to_text(type));
   refuse(unexpected);
   unexpected.context = peer_text() + " sent " + unexpected.context;
   return unexpected;
@@ -97,13 +97,13 @@ Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   if (enter_barrier(mine)) {
     Status sent = send_message(MessageType::kBarrier, payload, deadline);
     if (!sent) {
-      leave_barrier(mine, true);
+      exit_barrier(mine, true);
       return sent;
     }
   }
-  Status met = wait_at_barrier(mine, payload, deadline);
-  leave_barrier(mine, met.ok());
-  return met;
+  Status synced = wait_at_barrier(mine, payload, deadline);
+  exit_barrier(mine, synced.ok());
+  return synced;
 }
 
 /// Whether this call has to send a BARRIER. It need not if an earlier call left one unused.
@@ -115,7 +115,7 @@ bool Connector::enter_barrier(const std::string& tag) {
   return true;
 }
 
-void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) {
+void Connector::exit_barrier(const std::string& tag, bool sent_one_is_used_up) {
   const std::lock_guard lock(mutex_);
   const auto found = barriers_.find(tag);
   --found->second.calls;
@@ -128,12 +128,12 @@ Status Connector::wait_at_barrier(const std::string& tag, std::span<const std::b
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!turn_.taken() && !end_) pump(true);
-    const auto met = std::ranges::find_if(inbox_, [&](const Message& each) {
+    const auto found = std::ranges::find_if(inbox_, [&](const Message& each) {
       return each.type == MessageType::kBarrier && std::ranges::equal(each.payload, payload);
     });
-    if (met != inbox_.end()) {
-      inbox_bytes_ -= met->payload.size();
-      inbox_.erase(met);
+    if (found != inbox_.end()) {
+      inbox_bytes_ -= found->payload.size();
+      inbox_.erase(found);
       turn_.notify();
       return {};
     }
@@ -149,7 +149,8 @@ Error Connector::late_at_barrier(const std::string& tag) const {
     if (each.type != MessageType::kBarrier) continue;
     const auto theirs = BarrierTag::decode(each.payload);
     if (!theirs || barriers_.contains(theirs->text)) continue;
-    return make_error(Errc::kWrongState, here + who() + " is at '" + theirs->text + "'; both must give the same tag");
+    return make_error(Errc::kWrongState,
+                      here + who() + " is at barrier '" + theirs->text + "'; both processes must use the same tag");
   }
   const Error late_one = late("sent no BARRIER in time");
   return make_error(late_one.code, here + late_one.context);
@@ -173,11 +174,12 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
     const auto silent = silence(now, silent_after);
     if (end_ || silent_after.count() == 0 || silent < silent_after) return peer_state_;
     const std::string long_time = duration_text(std::chrono::round<std::chrono::seconds>(silent));
-    end(PeerState::kLost, make_error(Errc::kPeerLost, "has been silent for " + long_time +
-                                                          ": its process is stopped or hangs, or its host is gone"));
+    end(PeerState::kLost,
+        make_error(Errc::kPeerLost, "has sent nothing for " + long_time +
+                                        ": its process is stopped or hangs, or its host is down or unreachable"));
   }
   // For a process that was stopped and is continued later.
-  refuse(make_error(Errc::kPeerLost, "you gave no sign of life for " + duration_text(silent_after)));
+  refuse(make_error(Errc::kPeerLost, "you sent no heartbeat for " + duration_text(silent_after)));
   stream_->shut_down(LastBytes::kDrop);
   return PeerState::kLost;
 }
@@ -187,10 +189,10 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
 std::chrono::milliseconds Connector::silence(std::chrono::steady_clock::time_point now,
                                              std::chrono::milliseconds silent_after) {
   const bool looked_lately = looked_at_ && now - *looked_at_ < silent_after;
-  if (!looked_lately || bytes_received_ != bytes_seen_ || inbox_full()) heard_at_ = now;
+  if (!looked_lately || bytes_received_ != bytes_seen_ || inbox_full()) last_bytes_at_ = now;
   bytes_seen_ = bytes_received_;
   looked_at_ = now;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at_);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - last_bytes_at_);
 }
 
 Status Connector::status() const {
@@ -226,7 +228,7 @@ void Connector::shutdown() noexcept {
     const std::lock_guard lock(mutex_);
     if (!end_) {
       end_ = worded_if_possible(Errc::kStopped, [&] {
-        return make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
+        return make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down locally");
       });
     }
     notify_all();
@@ -271,7 +273,7 @@ void Connector::pump(bool limited) {
     send_last(MessageType::kReject, &kept.error());
   }
   end(PeerState::kLost, worded_if_possible(kept.code(), [&] {
-        return make_error(kept.code(), "sent a message that cannot be kept: " + kept.error().context);
+        return make_error(kept.code(), "sent a message for which no memory is left: " + kept.error().context);
       }));
 }
 
@@ -290,7 +292,7 @@ void Connector::receive_all(bool limited) {
       end(PeerState::kLost,
           make_error(Errc::kPeerLost, assembler_.in_the_middle()
                                           ? "closed the connection in the middle of a message"
-                                          : "closed the connection without notice: it ended or crashed"));
+                                          : "closed the connection without notice: its process ended or crashed"));
       return;
     }
     bytes_received_ += got.bytes;
@@ -305,13 +307,13 @@ void Connector::sort_in(Message message) {
                    << " bytes";
   if (message.type == MessageType::kHeartbeat) return;
   if (message.type == MessageType::kGoodbye) {
-    return end(PeerState::kLeft, make_error(Errc::kPeerClosed, "closed the connection"));
+    return end(PeerState::kClosed, make_error(Errc::kPeerClosed, "closed the connection"));
   }
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);
     if (!reject) return fail_protocol(reject.error());
     const Errc code = reject->code == Errc::kServerBusy ? Errc::kServerBusy : Errc::kPeerRefused;
-    return end(PeerState::kLost, make_error(code, "says: " + reject->reason));
+    return end(PeerState::kLost, make_error(code, "ended the connection: " + reject->reason));
   }
   if (message.type == MessageType::kBarrier) {
     if (const auto tag = BarrierTag::decode(message.payload); !tag) return fail_protocol(tag.error());

@@ -32,9 +32,9 @@ class ByteStream;
 
 /// The state of the peer, as far as it is known.
 enum class PeerState : std::uint8_t {
-  kOpen,  ///< no sign that the connection has ended
-  kLeft,  ///< the peer sent GOODBYE
-  kLost,  ///< closed, crashed, unreachable, refused, or sent an invalid message; or the local device was removed
+  kOpen,    ///< no sign that the connection has ended
+  kClosed,  ///< the peer sent GOODBYE
+  kLost,    ///< closed, crashed, unreachable, refused, or sent an invalid message; or the local device was removed
 };
 
 /// A descriptor to watch for the end of the connection, with the events to watch: for edge-triggered epoll.
@@ -122,11 +122,11 @@ class Connector {
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline);
 
   /// Sends the peer the reason why the connection ends here, and then sends no more. A message that cannot be sent at
-  /// once is dropped. Waits at most kLastWordsTime, and only while another thread is sending a message.
+  /// once is dropped. Waits at most kLastMessageTime, and only while another thread is sending a message.
   void refuse(const Error& reason) noexcept;
   /// Sends GOODBYE, which means an end in order, and then sends no more. Waits as refuse() does. Receiving continues.
   void send_goodbye() noexcept;
-  static constexpr std::chrono::milliseconds kLastWordsTime{50};
+  static constexpr std::chrono::milliseconds kLastMessageTime{50};
   /// Ends the connection for a local reason: the peer is informed as by refuse(), and every wait, now and later, ends
   /// with `reason`. No effect if the connection has already ended.
   void give_up(const Error& reason) noexcept;
@@ -172,7 +172,7 @@ class Connector {
   Result<Message> take(MessageType type, bool must_be_next, Deadline deadline);
   Status wait_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline);
   bool enter_barrier(const std::string& tag);
-  void leave_barrier(const std::string& tag, bool sent_one_is_used_up);
+  void exit_barrier(const std::string& tag, bool sent_one_is_used_up);
   Error late_at_barrier(const std::string& tag) const;
   void wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline);
   Status write_all(std::vector<std::byte> frame, Deadline deadline);
@@ -185,7 +185,7 @@ class Connector {
     sent_.notify_all();
   }
   Error why_not_sent(const std::string& why);
-  bool claim_last_words(std::unique_lock<std::mutex>& lock);
+  bool claim_last_message(std::unique_lock<std::mutex>& lock);
   void send_last(MessageType type, const Error* reason) noexcept;
   std::string who() const;
   Error late(std::string_view what) const;
@@ -213,8 +213,8 @@ class Connector {
   };
   std::map<std::string, Barrier> barriers_;  // by tag
   std::uint64_t bytes_received_ = 0;
-  std::uint64_t bytes_seen_ = 0;  // bytes_received_ when keep_alive() last saw it change, at heard_at_
-  std::chrono::steady_clock::time_point heard_at_{};
+  std::uint64_t bytes_seen_ = 0;  // bytes_received_ when keep_alive() last saw it change, at last_bytes_at_
+  std::chrono::steady_clock::time_point last_bytes_at_{};
   std::optional<std::chrono::steady_clock::time_point> looked_at_;  // when keep_alive() was last called
 };
 

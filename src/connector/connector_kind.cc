@@ -18,7 +18,7 @@ Result<ConnectorKind> connector_kind_from(std::string_view text) {
     if (text == to_text(kind)) return kind;
   }
   return make_error(Errc::kInvalidArgument,
-                    "there is no connector \"" + std::string(text) + "\"; possible are auto, tcp and cm");
+                    "unknown connector \"" + std::string(text) + "\"; it must be auto, tcp or cm");
 }
 
 }  // namespace rdmacomm

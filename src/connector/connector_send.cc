@@ -39,11 +39,12 @@ void Connector::send_heartbeat() {
 Status Connector::claim_sending(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!end_ && !last_sent_ && sending_) {
-    if (deadline.passed()) return late("takes no messages: another thread is still sending one");
+    if (deadline.passed())
+      return late("did not receive the message in time: another thread is still sending one to it");
     wait(sent_, lock, deadline);
   }
   if (end_) return *end_;
-  if (last_sent_) return make_error(Errc::kWrongState, "this side has ended the connection to " + who() + " already");
+  if (last_sent_) return make_error(Errc::kWrongState, "the connection to " + who() + " was already ended locally");
   sending_ = true;
   return {};
 }
@@ -65,9 +66,9 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
     if (some.error != std::errc::operation_would_block) return why_not_sent(some.why());
     if (stream_->await_room(deadline)) continue;
     const std::lock_guard lock(mutex_);
-    if (sent == 0) return late("takes no messages: it does not read them");
-    const Error broken = late("took a part of a message and then no more; the connection is broken");
-    end(PeerState::kLost, make_error(Errc::kPeerLost, "took a part of a message and then no more"));
+    if (sent == 0) return late("did not receive the message in time: its process does not read messages");
+    const Error broken = late("stopped reading in the middle of a message; the connection is broken");
+    end(PeerState::kLost, make_error(Errc::kPeerLost, "stopped reading in the middle of a message"));
     stream_->shut_down(LastBytes::kDrop);
     return broken;
   }
@@ -79,33 +80,33 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
 Error Connector::why_not_sent(const std::string& why) {
   [[maybe_unused]] const PeerState known = check_peer();
   const std::lock_guard lock(mutex_);
-  end(PeerState::kLost, make_error(Errc::kPeerLost, "cannot be sent to: " + why));
+  end(PeerState::kLost, make_error(Errc::kPeerLost, "is lost, because sending to it failed: " + why));
   return *end_;
 }
 
 void Connector::refuse(const Error& reason) noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kReject, &reason);
+  if (claim_last_message(lock)) send_last(MessageType::kReject, &reason);
 }
 
 void Connector::send_goodbye() noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kGoodbye, nullptr);
+  if (claim_last_message(lock)) send_last(MessageType::kGoodbye, nullptr);
 }
 
 /// Keeps new senders out, and gives a thread that is sending a message time to finish. If it does not finish, the peer
 /// does not read, and would not read a last message either.
-bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
+bool Connector::claim_last_message(std::unique_lock<std::mutex>& lock) {
   if (last_sent_) return false;
   last_sent_ = true;
   sent_.notify_all();
-  (void)wait(sent_, lock, Deadline::after(kLastWordsTime), [&] { return !sending_; });
+  (void)wait(sent_, lock, Deadline::after(kLastMessageTime), [&] { return !sending_; });
   return true;
 }
 
 /// The caller has set last_sent_. Without memory for the message, only the end of the stream is sent.
 void Connector::send_last(MessageType type, const Error* reason) noexcept {
-  [[maybe_unused]] const Status said = or_out_of_memory([&] {
+  [[maybe_unused]] const Status finished = or_out_of_memory([&] {
     const auto frame = frame_message(type, reason != nullptr ? Reject::of(*reason).encode() : std::vector<std::byte>());
     // Inside another thread's message, its bytes would be taken for a part of that message.
     if (!frame || sending_) return frame.status();

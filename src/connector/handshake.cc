@@ -29,7 +29,7 @@ std::string hex_and_text(std::span<const std::byte> bytes) {
 }
 
 Error no_message(std::span<const std::byte> bytes) {
-  return make_error(Errc::kBadMessage, "bytes that are no rdmacomm message: " + hex_and_text(bytes) +
+  return make_error(Errc::kBadMessage, "bytes that are not an rdmacomm message: " + hex_and_text(bytes) +
                                            "; does another program use this port?");
 }
 
@@ -42,11 +42,11 @@ bool can_be_magic(std::span<const std::byte> prefix) {
 
 Error wrong_payload(const char* what, std::size_t bytes) {
   return make_error(Errc::kBadMessage, std::string("a message ") + what + " of " + std::to_string(bytes) +
-                                           " bytes is not laid out as this version's");
+                                           " bytes with a layout that this version does not know");
 }
 
 Error too_long(const MessageHeader& header, std::size_t most) {
-  return make_error(Errc::kBadMessage, std::string("a message ") + to_text(header.type) + " that promises " +
+  return make_error(Errc::kBadMessage, std::string("a message ") + to_text(header.type) + " of " +
                                            std::to_string(header.length) + " bytes; at most " + std::to_string(most) +
                                            " are allowed");
 }
@@ -106,9 +106,9 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
   MessageHeader header;
   header.version = reader.get<std::uint16_t>();
   if (header.version != kHandshakeVersion) {
-    return make_error(Errc::kVersionMismatch, "a message of version " + std::to_string(header.version) +
-                                                  " of the handshake, this side version " +
-                                                  std::to_string(kHandshakeVersion) + "; update the older one");
+    return make_error(Errc::kVersionMismatch, "a message of handshake version " + std::to_string(header.version) +
+                                                  "; version " + std::to_string(kHandshakeVersion) +
+                                                  " was expected; update the older program");
   }
   const auto type = reader.get<std::uint16_t>();
   if (type < static_cast<unsigned>(MessageType::kHello) || type > static_cast<unsigned>(MessageType::kChannel)) {

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kHandshakeMagic = 0x4d434452;  ///< the bytes "RD
 inline constexpr std::uint16_t kHandshakeVersion = 1;
 inline constexpr std::size_t kMessageHeaderBytes = 12;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{1} << 20;
-/// The longest OFFER, ANSWER or CHANNEL. An EndPointCard with the maximum of everything takes 161 KiB.
+/// The longest OFFER, ANSWER or CHANNEL. An EndPointDescription with the maximum of everything takes 161 KiB.
 inline constexpr std::size_t kMaxOfferBytes = std::size_t{192} << 10;
 
 /// The type of a message. The numbers are sent on the wire.

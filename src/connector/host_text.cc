@@ -41,25 +41,25 @@ Result<HostText> parse_host(std::string_view text) {
   const bool bare_ipv6 = !bracketed && colon != std::string_view::npos && text.find(':') != colon;
   if (bare_ipv6 || text.ends_with(']')) colon = std::string_view::npos;
   const std::string_view host = text.substr(0, colon);
-  if (host.empty() || host == "[]") return wrong("a host is missing");
-  if (host.starts_with('-')) return wrong("a host does not begin with '-'");
-  if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host has no blanks");
-  if (host.find(',') != std::string_view::npos) return wrong("a host has no commas");
-  if (!is_printable(host)) return wrong("a host has no character that cannot be printed");
+  if (host.empty() || host == "[]") return wrong("the host is missing");
+  if (host.starts_with('-')) return wrong("a host must not begin with '-'");
+  if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host must not contain blanks");
+  if (host.find(',') != std::string_view::npos) return wrong("a host must not contain commas");
+  if (!is_printable(host)) return wrong("a host must not contain unprintable characters");
   if (host.find_first_not_of("0123456789") == std::string_view::npos) {
-    return wrong("a host is no number; a port is written behind its host, as HOST:PORT");
+    return wrong("a host must not be only a number; write a port after its host, as HOST:PORT");
   }
-  if (bracketed && !host.ends_with(']')) return wrong("a bracket is open");
+  if (bracketed && !host.ends_with(']')) return wrong("a bracket is not closed");
   const std::string_view address = bracketed ? host.substr(1, host.size() - 2) : host;
   if ((bracketed || address.find(':') != std::string_view::npos) && !is_ipv6(address)) {
-    return wrong("it has several colons or brackets and is no IPv6 address; write HOST:PORT or [ADDRESS]:PORT");
+    return wrong("it has several colons or brackets, but it is not an IPv6 address; write HOST:PORT or [ADDRESS]:PORT");
   }
   if (colon == std::string_view::npos) return HostText{std::string(host), {}};
   const std::string_view digits = text.substr(colon + 1);
   std::uint16_t port = 0;
   const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (failed != std::errc() || end != digits.data() + digits.size() || port == 0) {
-    return wrong("its port is none of 1 to 65535");
+    return wrong("its port is not a number from 1 to 65535");
   }
   return HostText{std::string(host), port};
 }
@@ -68,7 +68,7 @@ Result<HostPort> HostPort::parse(std::string_view text, std::uint16_t default_po
   auto parsed = parse_host(text);
   if (parsed) return HostPort{.host = std::move(parsed->host), .port = parsed->port.value_or(default_port)};
   return make_error(parsed.code(),
-                    "'" + printable(text, kShownBytes) + "' is no HOST or HOST:PORT: " + parsed.error().context);
+                    "'" + printable(text, kShownBytes) + "' is not HOST or HOST:PORT: " + parsed.error().context);
 }
 
 }  // namespace rdmacomm

@@ -58,7 +58,7 @@ Addresses look_up_within(const HostPort& where, Resolver resolver, Deadline dead
   if (lookup->answer) return std::move(*lookup->answer);
   return make_error(std::make_error_code(std::errc::resource_unavailable_try_again),
                     "cannot find the address of host '" + where.host +
-                        "': no name server has answered yet; give an address, or see /etc/resolv.conf");
+                        "': no name server has answered yet; give an address, or check /etc/resolv.conf");
 }
 
 Addresses resolve_within(const HostPort& where, Deadline deadline, int cancel_fd) {

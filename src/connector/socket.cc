@@ -79,16 +79,16 @@ Error cannot_resolve(const std::string& host, int code) {
   const std::error_code why = code == EAI_SYSTEM  ? last_system_error()
                               : code == EAI_AGAIN ? make_error_code(std::errc::resource_unavailable_try_again)
                                                   : make_error_code(Errc::kInvalidArgument);
-  return make_error(why,
-                    "cannot find the address of host '" + host + "': " + gai_strerror(code) +
-                        "; check the spelling, or give an address" +
-                        (host.find('%') == std::string::npos ? "" : "; after the % comes an interface of this host"));
+  return make_error(
+      why, "cannot find the address of host '" + host + "': " + gai_strerror(code) +
+               "; check the spelling, or give an address" +
+               (host.find('%') == std::string::npos ? "" : "; the part after the % must be an interface of this host"));
 }
 
 Error needs_interface(const std::string& host) {
-  return make_error(
-      Errc::kInvalidArgument,
-      "the address of host '" + host + "' is link-local: say by which interface it is reached, as in fe80::1%eth0");
+  return make_error(Errc::kInvalidArgument,
+                    "the address of host '" + host +
+                        "' is link-local: append the local interface that reaches it, as in fe80::1%eth0");
 }
 
 }  // namespace
@@ -125,14 +125,14 @@ Gid SocketAddress::as_gid() const noexcept {
 
 Result<SocketAddress> SocketAddress::of_local_end(int fd) {
   SocketAddress address;
-  const Status got = verbs::from_minus_one(getsockname(fd, address.get(), &address.length), "ask a socket's address");
+  const Status got = verbs::from_minus_one(getsockname(fd, address.get(), &address.length), "read a socket's address");
   if (!got) return got.error();
   return address;
 }
 
 Result<SocketAddress> SocketAddress::of_peer(int fd) {
   SocketAddress address;
-  const Status got = verbs::from_minus_one(getpeername(fd, address.get(), &address.length), "ask a peer's address");
+  const Status got = verbs::from_minus_one(getpeername(fd, address.get(), &address.length), "read a peer's address");
   if (!got) return got.error();
   return address;
 }
@@ -156,7 +156,7 @@ std::string duration_text(std::chrono::milliseconds duration) {
 
 Result<std::vector<SocketAddress>> resolve(const HostPort& where) {
   const std::string host = without_brackets(where.host);
-  if (host.empty()) return make_error(Errc::kInvalidArgument, "no host is named; give a host name or an address");
+  if (host.empty()) return make_error(Errc::kInvalidArgument, "the host is empty; give a host name or an address");
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   // A host with a colon is an IPv6 address or invalid, so no name server is asked.
@@ -164,8 +164,9 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where) {
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
   if (code == EAI_NONAME && (hints.ai_flags & AI_NUMERICHOST) != 0 && host.find('%') == std::string::npos) {
-    return make_error(Errc::kInvalidArgument,
-                      "host '" + host + "' has a colon and is no IPv6 address; the port is given beside the host");
+    return make_error(
+        Errc::kInvalidArgument,
+        "host '" + host + "' has a colon, but it is not an IPv6 address; give the port separately from the host");
   }
   if (code != 0) return cannot_resolve(host, code);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);

@@ -56,16 +56,18 @@ Error explained(const Error& error, const AddressRounds& rounds) {
   const std::string gave_up = may_connect_later(error.code) ? "; " + rounds.gave_up() : "";
   if (!error.context.empty()) return make_error(error.code, error.context + gave_up);
   if (error.code == std::errc::connection_refused) {
-    return make_error(error.code, "nobody listens at " + rounds.where() + gave_up);
+    return make_error(error.code, "no server listens at " + rounds.where() + gave_up);
   }
   if (error.code == Errc::kTimeout || error.code == std::errc::timed_out) {
     return make_error(Errc::kTimeout, "no answer from " + rounds.where() + gave_up +
-                                          "; is the host up, and does a firewall let the port pass?");
+                                          "; check that the host is up and that no firewall blocks the port");
   }
   const bool no_way = error.code == std::errc::network_unreachable || error.code == std::errc::host_unreachable ||
                       error.code == std::errc::network_down || error.code == std::errc::address_not_available;
-  return make_error(error.code, "cannot connect to " + rounds.where() + gave_up +
-                                    (no_way ? "; is this host's network up, and does a route lead there?" : ""));
+  return make_error(
+      error.code,
+      "cannot connect to " + rounds.where() + gave_up +
+          (no_way ? "; check that the network of this host is up and that a route to the server exists" : ""));
 }
 
 }  // namespace

@@ -57,8 +57,8 @@ Result<TCPConnector> TCPListener::accept(Deadline deadline) const {
     auto client = socket.accept();
     if (!client) return std::move(client).error();
     if (*client != nullptr) {
-      const Deadline greeted = deadline.sooner(socket.options().handshake_timeout);
-      if ((*client)->answer_hello(Hello::of_this_process(), greeted)) return TCPConnector(std::move(*client));
+      const Deadline hello_deadline = deadline.sooner(socket.options().handshake_timeout);
+      if ((*client)->answer_hello(Hello::of_this_process(), hello_deadline)) return TCPConnector(std::move(*client));
       continue;
     }
     if (deadline.passed()) return make_error(Errc::kTimeout, "no client has connected to " + socket.address());

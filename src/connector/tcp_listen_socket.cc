@@ -13,10 +13,11 @@ constexpr int kBacklog = 128;  // connections that the system completes before a
 Error cannot_listen(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen at " + address.to_text();
   if (code == std::errc::address_in_use) {
-    return make_error(code, what + ": another program listens there; choose another port, or find it with `ss -ltnp`");
+    return make_error(
+        code, what + ": another program listens there; choose another port, or find that program with `ss -ltnp`");
   }
   if (code == std::errc::address_not_available) {
-    return make_error(code, what + ": that address is not of this host; see `ip address`");
+    return make_error(code, what + ": this host does not have that address; see `ip address`");
   }
   if (code == std::errc::permission_denied)
     return make_error(code, what + ": ports below 1024 need CAP_NET_BIND_SERVICE");

@@ -85,10 +85,10 @@ class DeviceChooser {
     if (transport == Transport::kUnknown) return "is not an InfiniBand, RoCE or iWARP device";
     const bool by_cm = input_.connect_by == ConnectBy::kRdmaCm ||
                        (input_.connect_by == ConnectBy::kEither && transport == Transport::kIwarp);
-    if (!by_cm) return transport == Transport::kIwarp ? "is iWARP, which only rdma_cm connects" : "";
-    if (transport == Transport::kSoftware) return "is a software device, which rdma_cm does not know";
+    if (!by_cm) return transport == Transport::kIwarp ? "is an iWARP device, which only rdma_cm can connect" : "";
+    if (transport == Transport::kSoftware) return "is a software device, which rdma_cm does not support";
     if (!input_.route || route_fit(input_, port) != RouteFit::kElsewhere) return {};
-    return "is not on the route to " + input_.route->text() + ", by which rdma_cm goes";
+    return "is not on the route to " + input_.route->text() + ", which rdma_cm uses";
   }
 
   [[nodiscard]] Fit fit_of(const PortFacts& port, const GidEntry& best) const {
@@ -106,19 +106,19 @@ class DeviceChooser {
   [[nodiscard]] AddressChoice best() const {
     const Candidate& best = *std::ranges::min_element(candidates_, {}, &Candidate::fit);
     std::string text = "chose " + input_.devices[best.device].name + " port " + std::to_string(best.port) +
-                       (is_named() ? " as asked for, " : " ") + best.explanation;
+                       (is_named() ? " as requested, " : " ") + best.explanation;
     std::vector<std::string> unused = refusals_;
     for (const Candidate& each : candidates_) {
       if (each.fit == Fit::kNoUsableGid && &each != &best) unused.push_back(each.explanation);
     }
-    if (!unused.empty()) text += "; of no use: " + joined(unused, "; ");
+    if (!unused.empty()) text += "; not usable: " + joined(unused, "; ");
     return {.device = best.device, .port = best.port, .explanation = std::move(text)};
   }
 
   [[nodiscard]] Error unknown_device(const std::vector<std::string>& known) const {
-    if (!is_named()) return make_error(Errc::kNoDevice, "there is no RDMA device here");
-    return make_error(Errc::kNoDevice, "there is no RDMA device \"" + input_.options.name + "\" here; there is " +
-                                           (known.empty() ? std::string("none at all") : joined(known, ", ")));
+    if (!is_named()) return make_error(Errc::kNoDevice, "this host has no RDMA device");
+    return make_error(Errc::kNoDevice, "this host has no RDMA device \"" + input_.options.name + "\"; its devices: " +
+                                           (known.empty() ? std::string("none") : joined(known, ", ")));
   }
 
   const AddressingInput& input_;
@@ -133,8 +133,8 @@ class DeviceChooser {
 
 Status DeviceOptions::validate() const {
   if (gid_index < -1 || gid_index > 255) {
-    return make_error(Errc::kInvalidArgument,
-                      "a GID index is 0 to 255, or -1 to have it chosen, not " + std::to_string(gid_index));
+    return make_error(Errc::kInvalidArgument, "DeviceOptions::gid_index is " + std::to_string(gid_index) +
+                                                  "; it must be 0..255, or -1 to let the library choose");
   }
   return {};
 }

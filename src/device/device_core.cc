@@ -13,8 +13,8 @@ namespace rdmacomm {
 namespace {
 
 Error bad_gid_index(const DeviceCore& device, int count, int index) {
-  return make_error(Errc::kInvalidArgument, device.to_text() + " has GID indexes 0 to " + std::to_string(count - 1) +
-                                                ", not " + std::to_string(index));
+  return make_error(Errc::kInvalidArgument, device.to_text() + " has the GID indexes 0 to " +
+                                                std::to_string(count - 1) + ", not " + std::to_string(index));
 }
 
 AtomicScope scope_of(ibv_atomic_cap capability) {
@@ -109,7 +109,8 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::open_among(const std::vector<con
   std::shared_ptr<DeviceCore> opened(new DeviceCore(*chosen.api, options, *hints.network, std::move(chosen.context)));
   if (Status status = opened->set_up(choice->port); !status.ok()) return status.error();
   if (options.name.empty() && opened->is_software() && apis.size() > 1) {
-    RDMACOMM_LOG(WARNING) << "no RDMA hardware to use: using " << opened->name() << " (" << choice->explanation << ")";
+    RDMACOMM_LOG(WARNING) << "no usable RDMA hardware found: using " << opened->name() << " (" << choice->explanation
+                          << ")";
   }
   RDMACOMM_VLOG(1) << choice->explanation;
   return opened;
@@ -145,7 +146,7 @@ Status DeviceCore::read_limits() {
     return bad_gid_index(*this, port_attributes_.gid_tbl_len, options_.gid_index);
   }
   limits_ = limits_of(extended, port_attributes_, transport_);
-  if (limits_.mtu_bytes == 0) return make_error(Errc::kNotSupported, to_text() + " does not say its MTU");
+  if (limits_.mtu_bytes == 0) return make_error(Errc::kNotSupported, to_text() + " reports no MTU");
   return {};
 }
 

@@ -41,11 +41,12 @@ std::optional<Error> failure_of(const ibv_async_event& event) {
     case IBV_EVENT_QP_REQ_ERR:
       return queue_pair_failed(
           event,
-          "the peer sent what it must not: more than the receive holds, or an operation that is not "
-          "enabled here");
+          "the peer sent an invalid request: a message larger than the posted receive, or an operation that is not "
+          "enabled for it");
     case IBV_EVENT_QP_ACCESS_ERR:
-      return queue_pair_failed(event,
-                               "the peer asked for memory that it has no right to; are its rkey and range right?");
+      return queue_pair_failed(
+          event,
+          "the peer tried to access memory without permission; check the rkey and the address range that it uses");
     case IBV_EVENT_CQ_ERR:
       return make_error(Errc::kCompletionFailed, "a completion queue of " + name_of(*event.element.cq->context) +
                                                      " has failed: it was overrun, or the device had an error");
@@ -60,9 +61,8 @@ void log_event(const ibv_context& context, const ibv_async_event& event) {
   const std::string port = name_of(context) + " port " + std::to_string(event.element.port_num);
   switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
-      RDMACOMM_LOG(WARNING) << port
-                            << " has lost its link; connections over it live on if it is back before they run out of "
-                               "retries";
+      RDMACOMM_LOG(WARNING)
+          << port << " has lost its link; its connections survive if the link returns before their retries are used up";
       return;
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_LID_CHANGE:
@@ -141,7 +141,7 @@ void DeviceEvents::read_all() {
     };
     const Acknowledged acknowledged{api_, event};
     if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
-      lose_device(std::string("it says: ") + ibv_event_type_str(event.event_type));
+      lose_device(std::string("it reports: ") + ibv_event_type_str(event.event_type));
     } else {
       log_event(context_, event);
       show({event, failure_of(event)});
@@ -160,7 +160,7 @@ void DeviceEvents::look_for_device() {
   const auto now = number_of(context_.device->dev_path);
   const bool unknown = !now && last_system_error() != std::errc::no_such_file_or_directory;
   if (unknown || now == directory_) return;
-  lose_device(std::string(context_.device->dev_path) + " is gone");
+  lose_device(std::string(context_.device->dev_path) + " no longer exists");
 }
 
 void DeviceEvents::lose_device(const std::string& why) {

@@ -43,7 +43,7 @@ Status open_and_read(ScannedDevice& device, ibv_device* listed) {
     Error error = context.error();
     if (error.code == std::errc::file_too_large) {
       error.context +=
-          ": its shared memory counts as files, and the limit on their size is too low; raise it with `ulimit -f`";
+          ": its shared memory counts as files, and the limit of the file size is too low; raise it with `ulimit -f`";
     }
     return error;
   }

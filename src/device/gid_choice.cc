@@ -136,7 +136,7 @@ Error no_usable_gid(const AddressingInput& input, const PortFacts& port) {
 
 std::string route_text(const AddressingInput& input) {
   const NetworkInterface* const interface = input.route_interface();
-  return "the route to " + input.route->text() + (interface != nullptr ? " leaves by " + interface->name : "");
+  return "the route to " + input.route->text() + (interface != nullptr ? " uses " + interface->name : "");
 }
 
 std::string reason_for(const AddressingInput& input, const PortFacts& port, const GidEntry& entry) {
@@ -149,13 +149,14 @@ std::string reason_for(const AddressingInput& input, const PortFacts& port, cons
   if (fit == RouteFit::kSource && input.route_interface() == nullptr) {
     return route_text(input) + " has this source address";
   }
-  if (fit == RouteFit::kSource) return route_text(input) + ", whose address this is";
+  if (fit == RouteFit::kSource) return route_text(input) + ", and this GID is the address of that interface";
   if (fit == RouteFit::kInterface) {
-    return route_text(input) + ", to which this GID belongs; " + input.route->source.to_text() + " has none";
+    return route_text(input) + ", and this GID belongs to that interface; " + input.route->source.to_text() +
+           " has no GID";
   }
   if (port.transport == Transport::kInfiniBand) return "InfiniBand needs no IP route to " + input.route->text();
   return route_text(input) + " from " + input.route->source.to_text() +
-         ", which is no address of this port: it must reach the peer on a network of its own";
+         ", which is not an address of this port: the port must reach the peer over another network";
 }
 
 Result<GidChoice> explicit_gid(const AddressingInput& input, const PortFacts& port) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint16_t kPartition = 0x7fff;  // of a P_Key; the highest bit means: full member
 
 std::string table_text(const std::vector<DeviceCore::PKey>& pkeys) {
-  if (pkeys.empty()) return "has none";
+  if (pkeys.empty()) return "is empty";
   std::string text;
   for (const DeviceCore::PKey& each : pkeys) {
     text += (text.empty() ? "has " : ", ") + verbs::pkey_text(each.value) + " at index " + std::to_string(each.index);
@@ -62,7 +62,7 @@ Result<DeviceCore::PKey> DeviceCore::find_pkey(std::uint16_t pkey) const {
   if (found) return *found;
   return make_error(Errc::kInvalidArgument, to_text() + " is not in the partition of P_Key " + verbs::pkey_text(pkey) +
                                                 ": its table " + table_text(table) +
-                                                "; the subnet manager is what gives out P_Keys");
+                                                "; the subnet manager assigns P_Keys");
 }
 
 }  // namespace rdmacomm

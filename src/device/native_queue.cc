@@ -84,8 +84,8 @@ Status NativeQueue::grow_locked(int requests) {
   const int wanted = std::max(needed, std::min(2 * depth(), depth_limit_));
   const int failed = api_.resize_cq(cq_.get(), wanted);
   if (failed != 0) {
-    return full_locked(requests, "the device does not make it deeper (" + verbs::os_error(failed).message() +
-                                     "): make it so from the beginning");
+    return full_locked(requests, "the device cannot make it deeper (" + verbs::os_error(failed).message() +
+                                     "): create it with a larger depth");
   }
   depth_.store(cq_->cqe, std::memory_order_relaxed);
   return {};
@@ -94,8 +94,8 @@ Status NativeQueue::grow_locked(int requests) {
 Error NativeQueue::full_locked(int requests, const std::string& why_not_deeper) const {
   return make_error(Errc::kCompletionQueueFull, "a completion queue of depth " + std::to_string(depth()) +
                                                     " has room for " + std::to_string(depth() - reserved_) +
-                                                    " more requests, a queue pair needs " + std::to_string(requests) +
-                                                    "; " + why_not_deeper);
+                                                    " more requests, but a queue pair needs " +
+                                                    std::to_string(requests) + "; " + why_not_deeper);
 }
 
 void NativeQueue::release(int requests) noexcept {

@@ -8,8 +8,9 @@ namespace {
 Error no_domain(const Error& cause, const DeviceCore& device) {
   const int most = device.limits().max_protection_domains;
   if (most <= 0) return cause;
-  return make_error(cause.code, cause.context + ": all processes together can have " + std::to_string(most) +
-                                    " on it; serve fewer peers at a time, or leave HcaConfig::domain empty");
+  return make_error(cause.code, cause.context + ": the device allows " + std::to_string(most) +
+                                    " protection domains for all processes together; serve fewer peers at a time, or "
+                                    "leave HcaConfig::domain empty");
 }
 
 }  // namespace
@@ -23,7 +24,9 @@ Result<std::shared_ptr<ProtectionDomainCore>> ProtectionDomainCore::create(std::
 }
 
 Result<ProtectionDomain> ProtectionDomain::create(const RDMADevice& device) {
-  if (!device) return make_error(Errc::kInvalidArgument, "a protection domain needs a device that is open");
+  if (!device)
+    return make_error(Errc::kInvalidArgument,
+                      "a protection domain needs an open device; the given RDMADevice is empty");
   auto core = ProtectionDomainCore::create(device.core());
   if (!core) return std::move(core).error();
   return ProtectionDomain(std::move(core).value());

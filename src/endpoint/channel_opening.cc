@@ -1,13 +1,6 @@
 #include "endpoint/channel_opening.h"
 
 namespace rdmacomm {
-namespace {
-
-Error bad_message(const std::string& why) {
-  return make_error(Errc::kBadMessage, "a message about a channel " + why);
-}
-
-}  // namespace
 
 // The inbox -----------------------------------------------------------------------------------------------------------
 
@@ -24,7 +17,7 @@ Result<ChannelMessage> ChannelInbox::next(Connector& connector, const std::strin
     if (!turn_.taken()) {
       if (Status read = read_one(lock, connector, deadline); !read) return read.error();
     } else if (!turn_.follow(lock, deadline)) {
-      return make_error(Errc::kTimeout, connector.peer_text() + " said nothing in time");
+      return make_error(Errc::kTimeout, connector.peer_text() + " did not answer in time");
     }
   }
 }
@@ -35,7 +28,9 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
   if (!payload) return payload.status();
   auto message = ChannelMessage::decode(*payload);
   if (!message) return make_error(message.code(), connector.peer_text() + " sent " + message.error().context);
-  if (count_ == kMax) return bad_message("after " + std::to_string(kMax) + " that nobody has asked for");
+  if (count_ == kMax)
+    return make_error(Errc::kBadMessage, connector.peer_text() + " sent more than " + std::to_string(kMax) +
+                                             " unexpected messages about channels");
   ++count_;
   messages_[message->name].push_back(std::move(*message));
   return {};
@@ -43,8 +38,8 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
 
 // The opening ---------------------------------------------------------------------------------------------------------
 
-Status ChannelOpening::send(ChannelMessage::Step step, EndPointCard card) {
-  const ChannelMessage message{.name = name_, .step = step, .card = std::move(card)};
+Status ChannelOpening::send(ChannelMessage::Step step, EndPointDescription description) {
+  const ChannelMessage message{.name = name_, .step = step, .description = std::move(description)};
   return connector_.send_message(MessageType::kChannel, message.encode(), deadline_);
 }
 
@@ -56,15 +51,15 @@ void ChannelOpening::refuse(const Error& why) {
   (void)connector_.send_message(MessageType::kChannel, message.encode(), Deadline::after(std::chrono::seconds(1)));
 }
 
-Result<EndPointCard> ChannelOpening::receive(ChannelMessage::Step step) {
+Result<EndPointDescription> ChannelOpening::receive(ChannelMessage::Step step) {
   auto message = inbox_.next(connector_, name_, deadline_);
   if (!message) return message.error();
-  if (message->step == step) return std::move(message->card);
+  if (message->step == step) return std::move(message->description);
   over_ = message->step == ChannelMessage::Step::kRefused;
   if (over_) {
     return make_error(Errc::kPeerRefused, connector_.peer_text() + " refuses: " + message->refusal.reason);
   }
-  return bad_message("comes at the wrong time from " + connector_.peer_text());
+  return make_error(Errc::kBadMessage, connector_.peer_text() + " sent a message about a channel at the wrong time");
 }
 
 }  // namespace rdmacomm

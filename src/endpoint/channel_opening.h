@@ -9,7 +9,7 @@
 #include "base/turn.h"
 #include "connector/connector.h"
 #include "endpoint/channel_message.h"
-#include "endpoint/endpoint_card.h"
+#include "endpoint/endpoint_description.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
 
@@ -45,13 +45,13 @@ class ChannelOpening {
         deadline_(deadline) {}
 
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
-  [[nodiscard]] Status send(ChannelMessage::Step step, EndPointCard card = {});
+  [[nodiscard]] Status send(ChannelMessage::Step step, EndPointDescription description = {});
   /// Tells the peer why the channel is not opened, unless the peer has refused it.
   void refuse(const Error& why);
-  /// The card in the next message of the peer about the channel.
+  /// The description in the next message of the peer about the channel.
   /// Returns  kPeerRefused: the peer refuses, and gives a reason; kBadMessage: it is at another step; or as
   ///          ChannelInbox::next
-  [[nodiscard]] Result<EndPointCard> receive(ChannelMessage::Step step);
+  [[nodiscard]] Result<EndPointDescription> receive(ChannelMessage::Step step);
 
  private:
   Connector& connector_;

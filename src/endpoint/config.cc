@@ -10,8 +10,8 @@ namespace rdmacomm {
 namespace {
 
 Error too_many(const char* what, std::size_t count, std::size_t most) {
-  return make_error(Errc::kInvalidArgument, "an endpoint with " + std::to_string(count) + " " + what + ": at most " +
-                                                std::to_string(most) + " are possible");
+  return make_error(Errc::kInvalidArgument, "the endpoint has " + std::to_string(count) + " " + what + "; at most " +
+                                                std::to_string(most) + " are allowed");
 }
 
 template <typename Named>
@@ -20,7 +20,7 @@ Status check_names(std::string_view what, const std::vector<Named>& list) {
   for (const Named& each : list) {
     if (Status status = check_name(what, each.name); !status) return status;
     if (!seen.insert(each.name).second) {
-      return make_error(Errc::kInvalidArgument, "two " + std::string(what) + "s are called '" + each.name + "'");
+      return make_error(Errc::kInvalidArgument, "two " + std::string(what) + "s have the name '" + each.name + "'");
     }
   }
   return {};
@@ -32,8 +32,8 @@ Status check_channel(const ChannelConfig& channel, const DeviceLimits& limits) {
   if (!status) return make_error(status.code(), about(status.error().context));
   if (!channel.device || !channel.pooled_receives) return {};
   return make_error(Errc::kInvalidArgument,
-                    about("it is on a device of its own, and a pool's receives are on the endpoint's: leave "
-                          "pooled_receives off"));
+                    about("it has its own device, but the receives of a pool are on the endpoint's device: set "
+                          "pooled_receives to false"));
 }
 
 Status check_shared_queues(const HcaConfig& config, const DeviceLimits& limits) {
@@ -51,13 +51,15 @@ Status check_receive_pool(const HcaConfig& config, const DeviceLimits& limits) {
   const auto pooled = std::ranges::find(config.channels, true, &ChannelConfig::pooled_receives);
   if (pooled == config.channels.end() && config.receive_pool_key.empty()) return {};
   if (pooled == config.channels.end()) {
-    return make_error(Errc::kInvalidArgument,
-                      "receive_pool_key is '" + config.receive_pool_key +
-                          "', and no channel has pooled_receives: set it, or leave the key empty");
+    return make_error(
+        Errc::kInvalidArgument,
+        "receive_pool_key is '" + config.receive_pool_key +
+            "', but no channel has pooled_receives: set pooled_receives on a channel, or leave the key empty");
   }
   if (config.receive_pool_key.empty()) {
     return make_error(Errc::kInvalidArgument,
-                      "channel '" + pooled->name + "' has pooled_receives, and receive_pool_key is empty: name a pool");
+                      "channel '" + pooled->name +
+                          "' has pooled_receives, but receive_pool_key is empty: set it to the name of a pool");
   }
   if (Status status = check_name("receive pool", config.receive_pool_key); !status) return status;
   Status status = config.receive_pool.validate(limits);
@@ -69,12 +71,13 @@ Status check_receive_pool(const HcaConfig& config, const DeviceLimits& limits) {
 Status check_domain(const HcaConfig& config) {
   if (!config.domain) return {};
   for (const ChannelConfig& each : config.channels) {
-    const char* const why = each.pooled_receives ? "pooled_receives, whose pool serves endpoints of several domains"
-                            : each.device        ? "a device of its own, which the domain is not on"
-                                                 : nullptr;
+    const char* const why = each.pooled_receives
+                                ? "pooled_receives, but a receive pool serves endpoints of several protection domains"
+                            : each.device ? "its own device, but HcaConfig::domain is on another device"
+                                          : nullptr;
     if (why == nullptr) continue;
-    return make_error(Errc::kInvalidArgument,
-                      "channel '" + each.name + "' has " + why + ": leave that off, or HcaConfig::domain empty");
+    return make_error(Errc::kInvalidArgument, "channel '" + each.name + "' has " + why +
+                                                  ": remove that setting, or leave HcaConfig::domain empty");
   }
   return {};
 }
@@ -85,7 +88,8 @@ ChannelConfig& HcaConfig::channel(std::string_view name) {
   if (ChannelConfig* const found = find_channel(name)) return *found;
   std::string there;
   for (const ChannelConfig& each : channels) there += (there.empty() ? "" : ", ") + each.name;
-  const std::string what = "HcaConfig::channel(): there is no channel '" + std::string(name) + "', only: " + there;
+  const std::string what =
+      "HcaConfig::channel(): no channel has the name '" + std::string(name) + "'; the channels are: " + there;
   detail::die_of_misuse(what.c_str(), nullptr);
 }
 
@@ -98,7 +102,8 @@ static_assert(HcaConfig::kMaxNameBytes == kMaxNameBytes);
 
 void HcaConfig::publish(const RDMABuffer& buffer) {
   if (!buffer)
-    detail::die_of_misuse("an empty RDMABuffer was published: did the call fail that should have made it?", nullptr);
+    detail::die_of_misuse(
+        "an empty RDMABuffer was published; check whether the call that should have created it failed", nullptr);
   published.push_back(
       {.name = buffer.name(), .region = buffer.remote_region(), .device = buffer.device(), .domain = buffer.domain()});
 }
@@ -107,12 +112,13 @@ Status ThreadOptions::validate() const {
   if (Status status = check_name("thread", name); !status) return status;
   if (name.size() > kMaxNameBytes) {
     return make_error(Errc::kInvalidArgument, "threads.name '" + name + "' has " + std::to_string(name.size()) +
-                                                  " bytes; the system shows " + std::to_string(kMaxNameBytes) +
-                                                  " of them and a number");
+                                                  " bytes; it must have at most " + std::to_string(kMaxNameBytes) +
+                                                  ", because the system shows only those and a number");
   }
   const auto negative = std::ranges::find_if(cpus, [](int cpu) { return cpu < 0; });
   if (negative == cpus.end()) return {};
-  return make_error(Errc::kInvalidArgument, "threads.cpus has " + std::to_string(*negative) + ", which is no CPU");
+  return make_error(Errc::kInvalidArgument,
+                    "threads.cpus has " + std::to_string(*negative) + ", which is not a CPU number");
 }
 
 Status HcaConfig::validate(const DeviceLimits& limits) const {
@@ -133,7 +139,7 @@ Status HcaConfig::validate(const DeviceLimits& limits) const {
   const int queued = fitted(limits).queue_depth();
   if (queued > limits.max_cqe) {
     return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queued) +
-                                                    " completions; the device's completion queues hold " +
+                                                    " completions; a completion queue of the device holds at most " +
                                                     std::to_string(limits.max_cqe));
   }
   if (Status status = threads.validate(); !status) return status;

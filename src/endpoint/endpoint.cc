@@ -11,7 +11,8 @@ RDMAChannel& EndPoint::channel(std::string_view name) const {
   if (RDMAChannel* const found = object().channel(name)) return *found;
   std::string there;
   for (const RDMAChannel* each : object().channels()) there += (there.empty() ? "" : ", ") + each->name();
-  const std::string what = "EndPoint::channel(): there is no channel '" + std::string(name) + "', only: " + there;
+  const std::string what =
+      "EndPoint::channel(): no channel has the name '" + std::string(name) + "'; the channels are: " + there;
   detail::die_of_misuse(what.c_str(), nullptr);
 }
 

@@ -18,8 +18,8 @@ Status EndPointCore::check_more(const ChannelConfig& config) {
   const auto way = connector_->rdma_way();
   if (!way) return way.status();
   if (*way) {
-    return make_error(Errc::kNotSupported, "rdma_cm connects the channels to " + connector_->peer_text() +
-                                               ", all at once: name channel '" + config.name +
+    return make_error(Errc::kNotSupported, "rdma_cm connects all channels to " + connector_->peer_text() +
+                                               " at the same time: add channel '" + config.name +
                                                "' in lazy_config_hca(), on the endpoint's device");
   }
   const std::lock_guard lock(mutex_);
@@ -28,12 +28,12 @@ Status EndPointCore::check_more(const ChannelConfig& config) {
   if (taken || std::ranges::any_of(config_.channels, has_name)) {
     return make_error(
         Errc::kInvalidArgument,
-        "a channel '" + config.name + "' exists already, or could not be opened before; choose another name");
+        "channel '" + config.name + "' already exists, or an earlier attempt to open it failed; choose another name");
   }
   const auto first = std::ranges::count(config_.channels, RDMADevice(), &ChannelConfig::device);
   if (static_cast<std::size_t>(first) + names_tried_.size() <= HcaConfig::kMaxChannels) return {};
-  return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' is one too many: an endpoint has at most " +
-                                                std::to_string(HcaConfig::kMaxChannels));
+  return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' cannot be opened: an endpoint has at most " +
+                                                std::to_string(HcaConfig::kMaxChannels) + " channels");
 }
 
 Result<ChannelCore*> EndPointCore::open_channel(const ChannelConfig& config, Deadline deadline) {
@@ -95,15 +95,15 @@ Result<EndPointCore::ChannelEntry*> EndPointCore::begin_entry(const ChannelConfi
   return &added;
 }
 
-EndPointCard EndPointCore::card_of(const ChannelEntry& entry) {
-  EndPointCard card;
-  for (const GidEntry& each : entry.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  card.channels.push_back({entry.channel->name(), entry.channel->adapter().address()});
-  return card;
+EndPointDescription EndPointCore::description_of(const ChannelEntry& entry) {
+  EndPointDescription description;
+  for (const GidEntry& each : entry.gids) description.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  description.channels.push_back({entry.channel->name(), entry.channel->adapter().address()});
+  return description;
 }
 
 /// Connects with two GIDs that work together. Returns the index of the remote GID, if it was chosen here.
-Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointCard theirs) {
+Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointDescription theirs) {
   auto agreed = agree_on_gids(entry.gids, entry.device->transport(), theirs);
   if (!agreed) return agreed.error();
   AdapterCore& adapter = entry.channel->adapter();
@@ -114,7 +114,7 @@ Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& ent
 }
 
 Status EndPointCore::offer_channel(ChannelEntry& entry, ChannelOpening& opening) {
-  if (Status sent = opening.send(Step::kOffer, card_of(entry)); !sent) return sent;
+  if (Status sent = opening.send(Step::kOffer, description_of(entry)); !sent) return sent;
   auto answer = opening.receive(Step::kAnswer);
   if (!answer) return answer.status();
   const auto connected = connect_entry(entry, std::move(*answer));
@@ -127,7 +127,7 @@ Status EndPointCore::answer_channel(ChannelEntry& entry, ChannelOpening& opening
   if (!offer) return offer.status();
   const auto chosen = connect_entry(entry, std::move(*offer));
   if (!chosen) return chosen.status();
-  EndPointCard answer = card_of(entry);
+  EndPointDescription answer = description_of(entry);
   answer.chosen_gid = *chosen;
   if (Status sent = opening.send(Step::kAnswer, std::move(answer)); !sent) return sent;
   return opening.receive(Step::kReady).status();

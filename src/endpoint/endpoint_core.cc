@@ -24,7 +24,7 @@ void warn_of_router(const QpAddress& ours, const QpAddress& theirs) {
 
 }  // namespace
 
-static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
+static_assert(kMaxGidChoices <= EndPointDescription::kMaxGids, "every chosen GID can be offered to the peer");
 
 EndPointCore::EndPointCore(EndPointParts parts)
     : device_(std::move(parts.device)),
@@ -73,8 +73,8 @@ Status EndPointCore::choose_gids() {
   for (const GidEntry& each : device_->gids()) {
     if (each.index == *(*way)->gid_index) gids_ = {each};
   }
-  RDMACOMM_VLOG(1) << "reaches " << connector_->peer_address() << " by GID " << gids_.front().to_text()
-                   << ": rdma_cm has chosen it";
+  RDMACOMM_VLOG(1) << "rdma_cm chose GID " << gids_.front().to_text() << " for the connection to "
+                   << connector_->peer_address();
   return {};
 }
 
@@ -174,24 +174,25 @@ EndPointCore::ChannelEntry& EndPointCore::add_entry(std::unique_ptr<ChannelEntry
   return *entries_[index];
 }
 
-EndPointCard EndPointCore::card() const {
-  EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
-  for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+EndPointDescription EndPointCore::description() const {
+  EndPointDescription description{
+      .chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
+  for (const GidEntry& each : gids_) description.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   for (const auto& entry : entries())
-    card.channels.push_back({entry->channel->name(), entry->channel->adapter().address()});
+    description.channels.push_back({entry->channel->name(), entry->channel->adapter().address()});
   for (const ChannelConfig& each : config_.channels) {
-    if (each.device) card.more.push_back(each.name);
+    if (each.device) description.more.push_back(each.name);
   }
-  return card;
+  return description;
 }
 
-Status EndPointCore::set_peer(EndPointCard remote) {
-  const std::string mine = card().channel_names();
+Status EndPointCore::set_peer(EndPointDescription remote) {
+  const std::string mine = description().channel_names();
   const std::string theirs = remote.channel_names();
   if (mine != theirs) {
     return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
-                                                   "; those of " + connector_->peer_address() + ": " + theirs +
-                                                   "; give both the same names in lazy_config_hca()");
+                                                   "; the channels of " + connector_->peer_address() + " are: " +
+                                                   theirs + "; use the same names in lazy_config_hca() on both sides");
   }
   const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
   if (!agreed) return agreed.status();
@@ -220,19 +221,19 @@ Status EndPointCore::connect(Deadline deadline) {
 
 /// If the peer has not chosen the GIDs, chooses them, and writes the remote one into the peer's addresses.
 Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
-                                                               EndPointCard& remote) const {
+                                                               EndPointDescription& remote) const {
   if (remote.chosen_gid) {
     if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
     return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
-                                             std::to_string(*remote.chosen_gid) + " of " + std::to_string(gids.size()) +
-                                             " that were offered");
+                                             std::to_string(*remote.chosen_gid) + ", but only " +
+                                             std::to_string(gids.size()) + " GIDs were offered");
   }
   std::vector<OfferedGid> ours;
   for (const GidEntry& each : gids) ours.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
   const auto pair = rdmacomm::agree_on_gids({transport, ours}, theirs);
   if (!pair) return pair.error();
-  for (EndPointCard::Channel& each : remote.channels) {
+  for (EndPointDescription::Channel& each : remote.channels) {
     each.address.gid_type = remote.gids[pair->theirs].type;
     each.address.gid = remote.gids[pair->theirs].gid;
   }
@@ -290,7 +291,7 @@ std::string EndPointCore::peer() const {
   const bool named = text.ends_with(')');
   if (named) text.pop_back();
   const char* separator = named ? "; " : " (";
-  for (const EndPointCard::Channel& each : remote_.channels) {
+  for (const EndPointDescription::Channel& each : remote_.channels) {
     char number[16];
     std::snprintf(number, sizeof(number), "0x%06x", each.address.qpn);
     text += separator + each.name + " QPN " + number;
@@ -327,7 +328,7 @@ void EndPointCore::follow(PeerState peer_state) {
   Error why = connector_->status().error();
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (life_.end(std::move(why), peer_state == PeerState::kLeft)) notify_all();
+  if (life_.end(std::move(why), peer_state == PeerState::kClosed)) notify_all();
 }
 
 void EndPointCore::notify_all() noexcept {
@@ -388,10 +389,11 @@ Status EndPointCore::finish(Deadline deadline) {
     case EndPointLife::Finish::kOtherThread:
       return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
     case EndPointLife::Finish::kServed:
-      return make_error(Errc::kTimeout,
-                        "a hook of the endpoint to " + peer() +
-                            ", or of another one on its thread, has not returned yet: its buffers may be "
-                            "in use; close it again later");
+      return make_error(
+          Errc::kTimeout,
+          "a hook of the endpoint to " + peer() +
+              ", or of another endpoint on the same thread, has not returned yet, and may still use buffers; call "
+              "close() again later");
     case EndPointLife::Finish::kMine: break;
   }
   Status drained = or_out_of_memory([&] { return drain(Deadline::after(kDrainTime)); });
@@ -430,7 +432,7 @@ Status EndPointCore::drain_queue(CompletionQueue& queue, Deadline deadline) {
     if (!polled.empty()) continue;
     found_empty(queue);
     if (deadline.passed() && !drained(queue)) {
-      return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
+      return make_error(Errc::kTimeout, "the device did not deliver all completions in time");
     }
     std::this_thread::yield();
   }

@@ -20,7 +20,7 @@
 #include "channel/completion_queue.h"
 #include "connector/connector.h"
 #include "device/device_core.h"
-#include "endpoint/endpoint_card.h"
+#include "endpoint/endpoint_description.h"
 #include "endpoint/endpoint_life.h"
 #include "rdmacomm/completion.h"
 #include "rdmacomm/config.h"
@@ -166,14 +166,14 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// Creates the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), DeviceCore::choose_gid,
   /// AdapterCore::create
   [[nodiscard]] static Result<std::shared_ptr<EndPointCore>> create(EndPointParts parts);
-  /// The card that the peer needs for its set_peer(). After set_peer() it also names the GID of the peer that was
-  /// chosen.
-  [[nodiscard]] EndPointCard card() const;
-  /// Takes over the contents of `remote`, the card of the peer. If it names a chosen GID, it is used; otherwise the
-  /// GIDs are chosen here (agree_on_gids).
+  /// The description that the peer needs for its set_peer(). After set_peer() it also names the GID of the peer that
+  /// was chosen.
+  [[nodiscard]] EndPointDescription description() const;
+  /// Takes over the contents of `remote`, the description of the peer. If it names a chosen GID, it is used;
+  /// otherwise the GIDs are chosen here (agree_on_gids).
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
   ///          kBadMessage: the peer chose a GID that was not offered
-  [[nodiscard]] Status set_peer(EndPointCard remote);
+  [[nodiscard]] Status set_peer(EndPointDescription remote);
   /// Connects each queue pair to the remote queue pair of the channel with the same name. After set_peer(). open_more()
   /// connects the channels on other devices.
   ///
@@ -283,8 +283,8 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Status check_more(const ChannelConfig& config);
   [[nodiscard]] Result<ChannelCore*> open_one(const ChannelConfig& config, Deadline deadline);
   [[nodiscard]] Result<ChannelEntry*> begin_entry(const ChannelConfig& config);
-  [[nodiscard]] static EndPointCard card_of(const ChannelEntry& entry);
-  [[nodiscard]] Result<std::optional<std::size_t>> connect_entry(ChannelEntry& entry, EndPointCard theirs);
+  [[nodiscard]] static EndPointDescription description_of(const ChannelEntry& entry);
+  [[nodiscard]] Result<std::optional<std::size_t>> connect_entry(ChannelEntry& entry, EndPointDescription theirs);
   [[nodiscard]] Status offer_channel(ChannelEntry& entry, ChannelOpening& opening);
   [[nodiscard]] Status answer_channel(ChannelEntry& entry, ChannelOpening& opening);
   struct GidAgreement {
@@ -292,7 +292,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
     std::optional<std::size_t> theirs;  ///< index of the remote GID, if it was chosen here
   };
   Result<GidAgreement> agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
-                                     EndPointCard& remote) const;
+                                     EndPointDescription& remote) const;
   void follow(PeerState peer_state);
   Status connect_channel(ChannelCore& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
@@ -324,7 +324,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   bool queue_taken_ = false;         // in kThreadPerChannel: whether the first channel has queue_
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // in the peer's list
-  EndPointCard remote_;  // written once, by set_peer(), under mutex_; concurrent threads read it under mutex_
+  EndPointDescription remote_;  // written once, by set_peer(), under mutex_; concurrent threads read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
   std::mutex entries_mutex_;  // for one add_entry() at a time, and for choosing a queue
   std::mutex error_mutex_;    // for one to_error() at a time on the queue pairs

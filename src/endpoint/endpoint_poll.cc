@@ -29,7 +29,9 @@ Polled EndPointCore::poll(std::span<Completion> out) noexcept {
 }
 
 [[gnu::cold]] Error EndPointCore::not_waitable() const {
-  return make_error(Errc::kWrongState, "a thread of the session polls this endpoint and calls the hooks");
+  return make_error(Errc::kWrongState,
+                    "a thread of the session polls this endpoint and calls the hooks; the application can poll it only "
+                    "in ThreadMode::kApplication");
 }
 
 [[gnu::cold]] Error EndPointCore::waited_in_vain() const {
@@ -61,8 +63,8 @@ Result<std::span<Completion>> EndPointCore::wait_aside(std::span<Completion> out
 }
 
 [[gnu::cold]] Error EndPointCore::no_room() const {
-  return make_error(Errc::kInvalidArgument,
-                    "no room for a completion was given to wait() of the endpoint to " + peer());
+  return make_error(Errc::kInvalidArgument, "wait() on the endpoint to " + peer() +
+                                                " got an empty span; it needs room for at least one completion");
 }
 
 Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Deadline deadline) {
@@ -79,11 +81,12 @@ Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span
   if (entry != nullptr && entry->queue != queue_ && !entry->aside) return wait_on(*entry->queue, out, deadline);
   if (entry != nullptr && entry->source && entry->source->keeps_any()) return entry->source->take_kept(out);
   if (entry == nullptr) {
-    return make_error(Errc::kWrongState, "channel '" + channel.name() + "' is not one of the endpoint to " + peer());
+    return make_error(Errc::kWrongState,
+                      "channel '" + channel.name() + "' does not belong to the endpoint to " + peer());
   }
   return make_error(Errc::kWrongState, "channel '" + channel.name() +
                                            "' has no completion queue that the application polls: set its " +
-                                           "own_completion_queue, or wait without naming it");
+                                           "own_completion_queue, or wait for the whole endpoint");
 }
 
 Result<Completion> EndPointCore::Source::take_next(Deadline deadline) {
@@ -125,7 +128,7 @@ Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completi
   if (served_elsewhere()) return not_waitable();
   if (fd() < 0) {
     return make_error(Errc::kNotSupported,
-                      "an endpoint has a descriptor to sleep on in PollingMode::kEpoll only, not by " +
+                      "an endpoint has a descriptor to sleep on only in PollingMode::kEpoll; its polling mode is " +
                           std::string(to_text(queue_->mode())));
   }
   if (source_.keeps_any()) return source_.take_kept(out);

@@ -39,7 +39,7 @@ std::uint32_t BuddyBlocks::take(std::uint32_t order) noexcept {
 
 void BuddyBlocks::give_back(std::uint32_t unit, std::uint32_t order) noexcept {
   if (units_[unit].free_order != kNone) [[unlikely]]
-    detail::die_of_misuse("a block of a pool is given back that is free already", nullptr);
+    detail::die_of_misuse("a block was returned to its pool, but it is already free", nullptr);
   for (; order < top_order_; ++order) {
     const std::uint32_t buddy = unit ^ (std::uint32_t{1} << order);
     if (units_[buddy].free_order != order) break;

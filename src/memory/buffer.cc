@@ -45,31 +45,32 @@ Error registration_error(const Error& cause, const std::string& what, std::size_
   return make_error(Errc::kLockedMemoryLimit,
                     "cannot register " + size_text(bytes) + " for " + what +
                         ": the locked-memory limit (RLIMIT_MEMLOCK) of this process is " + size_text(limit.rlim_cur) +
-                        " for all its registrations; raise it with `ulimit -l unlimited` before the start, or for "
-                        "good by a memlock line in /etc/security/limits.conf");
+                        " for all its registrations; raise it with `ulimit -l unlimited` before the start, or "
+                        "permanently with a memlock line in /etc/security/limits.conf");
 }
 
 Error allocation_error(const Error& cause, const BufferOptions& options) {
   if (!options.huge_pages) return cause;
   return make_error(cause.code, cause.context +
-                                    ": the pool has not enough free huge pages; reserve some with "
-                                    "`echo N > /proc/sys/vm/nr_hugepages` (as root), or do without");
+                                    ": the system does not have enough free huge pages; reserve some with "
+                                    "`echo N > /proc/sys/vm/nr_hugepages` (as root), or set huge_pages to false");
 }
 
 Status check_device(const DeviceCore& device, const BufferOptions& options) {
   const std::size_t bytes = options.block_bytes * options.block_count;
   if (bytes > device.limits().max_region_bytes) {
     return make_error(Errc::kBeyondDeviceLimit, "buffer \"" + options.name + "\" of " + std::to_string(bytes) +
-                                                    " bytes is beyond the largest registration of " + device.to_text() +
-                                                    ", " + std::to_string(device.limits().max_region_bytes) + " bytes");
+                                                    " bytes is larger than the largest registration of " +
+                                                    device.to_text() + ", " +
+                                                    std::to_string(device.limits().max_region_bytes) + " bytes");
   }
   if (allows(options.remote_access, RemoteAccess::kAtomic) && !device.limits().atomics) {
-    return make_error(Errc::kNotSupported, device.to_text() + " has no atomics; buffer \"" + options.name +
-                                               "\" cannot grant RemoteAccess::kAtomic");
+    return make_error(Errc::kNotSupported, device.to_text() + " supports no atomic operations; buffer \"" +
+                                               options.name + "\" cannot grant RemoteAccess::kAtomic");
   }
   if (options.on_demand_paging && !device.limits().on_demand_paging.supported) {
-    return make_error(Errc::kNotSupported,
-                      device.to_text() + " has no on-demand paging; buffer \"" + options.name + "\" must be pinned");
+    return make_error(Errc::kNotSupported, device.to_text() + " supports no on-demand paging; buffer \"" +
+                                               options.name + "\" must be pinned");
   }
   return {};
 }
@@ -86,7 +87,7 @@ Status BufferOptions::validate() const {
   if (block_count < 1) return wrong("block_count is 0; it must be at least 1");
   if (block_count > std::numeric_limits<std::size_t>::max() / block_bytes) {
     return wrong(std::to_string(block_count) + " blocks of " + std::to_string(block_bytes) +
-                 " bytes are more than the address space");
+                 " bytes exceed the address space");
   }
   return {};
 }
@@ -103,11 +104,14 @@ class BufferCore {
   };
 
   static Result<Place> place_of(const RDMADevice& device) {
-    if (!device) return make_error(Errc::kInvalidArgument, "a buffer needs a device that is open");
+    if (!device)
+      return make_error(Errc::kInvalidArgument, "a buffer needs an open device; the given RDMADevice is empty");
     return Place{.device = device.core(), .domain = nullptr};
   }
   static Result<Place> place_of(const ProtectionDomain& domain) {
-    if (!domain) return make_error(Errc::kInvalidArgument, "a buffer needs a protection domain that there is");
+    if (!domain)
+      return make_error(Errc::kInvalidArgument,
+                        "a buffer needs a protection domain; the given ProtectionDomain is empty");
     return Place{.device = domain.core()->device(), .domain = domain.core()};
   }
   static Result<std::unique_ptr<BufferCore>> allocate(Result<Place> place, const BufferOptions& options);
@@ -164,9 +168,10 @@ Result<std::unique_ptr<BufferCore>> BufferCore::adopt(Result<Place> place, std::
   const std::size_t bytes = options.block_bytes * options.block_count;
   if (memory.size() != bytes || options.huge_pages) {
     return make_error(Errc::kInvalidArgument,
-                      "buffer \"" + options.name + "\": adopting " + std::to_string(memory.size()) +
-                          " bytes takes block_bytes x block_count equal to that, not " + std::to_string(bytes) +
-                          ", and huge_pages false: what pages it has is up to its owner");
+                      "buffer \"" + options.name + "\": to adopt " + std::to_string(memory.size()) +
+                          " bytes of memory, block_bytes x block_count must be the same number, not " +
+                          std::to_string(bytes) +
+                          ", and huge_pages must be false: the owner of the memory has chosen its pages");
   }
   if (Status status = check_device(*place->device, options); !status.ok()) return status.error();
   return registered(std::unique_ptr<BufferCore>(new BufferCore(std::move(*place), options, memory, false)));
@@ -240,7 +245,7 @@ BufferSlice RDMABuffer::at(std::size_t index) const {
   if (index >= block_count()) [[unlikely]] {
     if (!core_) detail::die_of_misuse_of_empty("RDMABuffer");
     const std::string what = "RDMABuffer::at(): buffer \"" + name() + "\" has " + std::to_string(block_count()) +
-                             " blocks, and no block " + std::to_string(index);
+                             " blocks; block " + std::to_string(index) + " does not exist";
     detail::die_of_misuse(what.c_str(), nullptr);
   }
   const std::size_t bytes = core_->options().block_bytes;
@@ -257,7 +262,7 @@ BufferSlice RDMABuffer::next() {
 Result<BufferSlice> RDMABuffer::slice(std::size_t offset, std::size_t length) const {
   if (!core_ || offset > size() || length > size() - offset || length > kMaxSliceBytes) {
     return make_error(Errc::kInvalidArgument, std::to_string(length) + " bytes from offset " + std::to_string(offset) +
-                                                  " on are not inside buffer \"" + name() + "\" of " +
+                                                  " are not inside buffer \"" + name() + "\" of " +
                                                   std::to_string(size()) + " bytes, or exceed 4 GiB - 1");
   }
   return core_->slice(offset, length);

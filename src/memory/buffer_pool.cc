@@ -30,16 +30,16 @@ Status BufferPoolOptions::validate() const {
     return make_error(Errc::kInvalidArgument, "buffer pool \"" + name + "\": " + what);
   };
   if (!std::has_single_bit(largest_block) || largest_block > kMaxBlock) {
-    return wrong("largest_block is a power of two of at most " + std::to_string(kMaxBlock) + ", not " +
-                 std::to_string(largest_block));
+    return wrong("largest_block is " + std::to_string(largest_block) + "; it must be a power of two of at most " +
+                 std::to_string(kMaxBlock));
   }
   if (!std::has_single_bit(smallest_block) || smallest_block < kMinBlock || smallest_block > largest_block) {
-    return wrong("smallest_block is a power of two of " + std::to_string(kMinBlock) + " to largest_block (" +
-                 std::to_string(largest_block) + "), not " + std::to_string(smallest_block));
+    return wrong("smallest_block is " + std::to_string(smallest_block) + "; it must be a power of two from " +
+                 std::to_string(kMinBlock) + " to largest_block (" + std::to_string(largest_block) + ")");
   }
   if (total_bytes == 0 || total_bytes % largest_block != 0) {
-    return wrong("total_bytes is a multiple of largest_block (" + std::to_string(largest_block) + "), not " +
-                 std::to_string(total_bytes));
+    return wrong("total_bytes is " + std::to_string(total_bytes) + "; it must be a multiple of largest_block (" +
+                 std::to_string(largest_block) + "), and at least that");
   }
   if (total_bytes / smallest_block > BuddyBlocks::kNone / 2) {
     return wrong("total_bytes (" + std::to_string(total_bytes) + ") is more than 2^31 blocks of smallest_block");
@@ -73,11 +73,12 @@ namespace {
 Result<BufferPool> make_pool(const RDMADevice& device, const ProtectionDomain& domain,
                              const BufferPoolOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  if (!device) return make_error(Errc::kInvalidArgument, "a buffer pool needs a device that is open");
+  if (!device)
+    return make_error(Errc::kInvalidArgument, "a buffer pool needs an open device; the given RDMADevice is empty");
   auto core = BufferPoolCore::create(device, domain, options);
   if (!core) return core.error();
   // The core deletes itself with the last lease.
-  return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->leave(); }));
+  return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->abandon(); }));
 }
 
 }  // namespace
@@ -268,7 +269,7 @@ BufferPoolCounts BufferPoolCore::counts() noexcept {
 
 /// Blocks that are given back before a cache is marked with pool_left are counted by that cache. Each later one drops a
 /// reference.
-void BufferPoolCore::leave() noexcept {
+void BufferPoolCore::abandon() noexcept {
   std::int64_t leased = 0;
   {
     // A thread whose give_back() is counted in the sum has released its locks, so it does not touch the pool any more.

@@ -34,7 +34,7 @@ class BufferPoolCore {
   void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
   [[nodiscard]] BufferPoolCounts counts() noexcept;
   /// The pool is destroyed. Called once, after the last take().
-  void leave() noexcept;
+  void abandon() noexcept;
 
  private:
   static constexpr std::size_t kCaches = 32;

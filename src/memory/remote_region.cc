@@ -11,7 +11,7 @@ namespace rdmacomm {
 Result<RemoteRegion> RemoteRegion::slice(std::uint64_t offset, std::uint64_t length_) const {
   if (offset > length || length_ > length - offset) {
     return make_error(Errc::kInvalidArgument, std::to_string(length_) + " bytes from offset " + std::to_string(offset) +
-                                                  " on are not inside the remote region " + to_text());
+                                                  " are not inside the remote region " + to_text());
   }
   return RemoteRegion{address + offset, length_, rkey};
 }
@@ -32,10 +32,10 @@ Result<RemoteRegion> RemoteRegion::decode(std::span<const std::byte> bytes) {
   region.address = reader.get<std::uint64_t>();
   region.length = reader.get<std::uint64_t>();
   region.rkey = reader.get<std::uint32_t>();
-  if (!reader.ok()) return make_error(Errc::kBadMessage, "a remote region ends too early");
-  if (reader.remaining() > 0) return make_error(Errc::kBadMessage, "a remote region ends in something unknown");
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a remote region is incomplete");
+  if (reader.remaining() > 0) return make_error(Errc::kBadMessage, "a remote region has extra bytes at its end");
   if (region.length > std::numeric_limits<std::uint64_t>::max() - region.address) {
-    return make_error(Errc::kBadMessage, "a remote region leaves the address space: " + region.to_text());
+    return make_error(Errc::kBadMessage, "a remote region exceeds the address space: " + region.to_text());
   }
   return region;
 }

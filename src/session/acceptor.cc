@@ -137,22 +137,23 @@ void Acceptor::start(Id id) {
 
 /// The peer is told the reason. A client whose handshake has not begun tries again.
 void Acceptor::drop(Id id) {
-  Error why =
-      make_error(Errc::kServerBusy,
-                 "more connections wait for a place in the handshake than waiting_handshakes of its SessionOptions");
+  Error why = make_error(
+      Errc::kServerBusy,
+      "too many connections wait for their handshake; the limit is waiting_handshakes in the server's SessionOptions");
   std::shared_ptr<Connector> connector;
   if (const auto waiting = waiting_.extract(id)) {
     connector = waiting.mapped();
   } else {
-    why = make_error(Errc::kTimeout,
-                     "the handshake took longer than handshake_patience, and others waited for its place");
+    why = make_error(Errc::kTimeout, "the handshake took longer than handshake_patience, and other connections waited");
     connector = handshakes_.connector(id);
   }
   if (!connector) return;  // the handshake has just succeeded
   if (const auto others = drop_pace_.due()) {
     RDMACOMM_LOG(WARNING) << "dropped the connection from " << connector->peer_address()
-                          << " before its handshake was complete: more connections than SessionOptions allows"
-                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " more lately");
+                          << " before its handshake was complete: too many connections "
+                             "(SessionOptions::waiting_handshakes and handshake_patience)"
+                          << (*others == 0 ? ""
+                                           : "; and " + std::to_string(*others) + " more since the last such warning");
   }
   connector->give_up(why);
 }
@@ -166,8 +167,10 @@ void Acceptor::refuse_waiting() {
 
 void Acceptor::pause(const Status& why) {
   if (const auto others = pause_pace_.due()) {
-    RDMACOMM_LOG(WARNING) << "accepting nobody for " << kPause.count() << " ms: " << why.message()
-                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " times more lately");
+    RDMACOMM_LOG(WARNING) << "accepting no connections for " << kPause.count() << " ms: " << why.message()
+                          << (*others == 0
+                                  ? ""
+                                  : "; and " + std::to_string(*others) + " more times since the last such warning");
   }
   pause_silently();
 }

@@ -6,7 +6,7 @@ namespace rdmacomm {
 namespace {
 
 constexpr const char* kByGid =
-    ": rdma_cm goes by addresses; leave the GID to it, or connect by TCP (ConnectorKind::kTcp)";
+    ": rdma_cm chooses the GID from the IP addresses; do not choose a GID, or connect by TCP (ConnectorKind::kTcp)";
 
 std::string text_of(const GidEntry* entry, int index) {
   return entry != nullptr ? entry->to_text() : "index " + std::to_string(index) + ", which is empty";
@@ -29,23 +29,23 @@ std::string other_gid(const DeviceOptions& asked, const std::vector<GidEntry>& g
 
 Status check_way(const RdmaWay& way, const DeviceCore& device, const std::string& connection) {
   const auto refusal = [&connection](const std::string& chosen, const std::string& asked) {
-    return make_error(Errc::kInvalidArgument, "rdma_cm connects " + connection + " by " + chosen + ", and " + asked);
+    return make_error(Errc::kInvalidArgument, "rdma_cm connects " + connection + " by " + chosen + ", but " + asked);
   };
   if (way.device != device.name()) {
     return refusal("the device " + way.device,
-                   "the session at this end uses " + device.name() + ": name the right one (DeviceOptions::name)");
+                   "the local session uses " + device.name() + ": choose the right device (DeviceOptions::name)");
   }
   if (way.port != device.port()) {
     return refusal("port " + std::to_string(way.port) + " of " + way.device,
-                   "the session at this end uses port " + std::to_string(device.port()) +
-                       ": name the right one (DeviceOptions::port)");
+                   "the local session uses port " + std::to_string(device.port()) +
+                       ": choose the right port (DeviceOptions::port)");
   }
   if (!way.gid_index) return {};
   const std::vector<GidEntry> gids = device.gids();
   const std::string asked = other_gid(device.options(), gids, *way.gid_index);
   if (asked.empty()) return {};
   return refusal("GID " + text_of(find(gids, *way.gid_index), *way.gid_index) + " of " + way.device,
-                 "what was asked for at this end is GID " + asked + kByGid);
+                 "the local session requires GID " + asked + kByGid);
 }
 
 }  // namespace rdmacomm

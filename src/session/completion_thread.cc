@@ -68,19 +68,19 @@ void CompletionThread::run() {
     if (queue_->take_notice()) {
       take_added();
       stop_members();
-      tending_ = true;
+      checking_ = true;
     }
     // take_notice() has consumed the wake-up of the notice. A sleep now could miss the reason for it, so only poll.
-    const Polled polled = tending_ ? queue_->poll(batch) : queue_->wait_step(batch, next_deadline());
+    const Polled polled = checking_ ? queue_->poll(batch) : queue_->wait_step(batch, next_deadline());
     dispatch({polled.begin(), polled.end()});
     if (!polled) give_up();
     // Ends are handled when the queue is empty, so that completions from before an end are delivered first. If other
     // endpoints keep the queue busy, it never gets empty: then ends are handled after kBusyFor completions, and the
     // remaining completions of the endpoint arrive while it drains.
-    untended_ += polled.size();
-    const bool due = polled.empty() || untended_ >= kBusyFor;
-    if (due && (tending_ || draining_)) check_members(polled.empty());
-    if (!polled.empty() && draining_) tending_ = true;  // these may have been the last outstanding ones
+    unchecked_ += polled.size();
+    const bool due = polled.empty() || unchecked_ >= kBusyFor;
+    if (due && (checking_ || draining_)) check_members(polled.empty());
+    if (!polled.empty() && draining_) checking_ = true;  // these may have been the last outstanding ones
   }
   ended_.store(true, std::memory_order_release);
   owner_.completion_thread_ended();
@@ -92,7 +92,7 @@ void CompletionThread::give_up() {
     member.endpoint->stop();
     drain(member, Deadline::after({}));
   }
-  tending_ = true;
+  checking_ = true;
   if (!members_.empty()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finishing_ || !added_.empty(); });
@@ -161,7 +161,7 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
 void CompletionThread::give_back(std::span<const Completion> completions) {
   if (completions.empty()) return;
   if (const Outcome given = ReceivePool::give_back_unkept(completions); !given) {
-    RDMACOMM_LOG(ERROR) << "receives are lost to their pool, the device does not take them: " << given.message();
+    RDMACOMM_LOG(ERROR) << "cannot return receives to their pool, because the device refuses them: " << given.message();
   }
 }
 
@@ -180,8 +180,8 @@ void CompletionThread::announce(Member& member) {
 }
 
 void CompletionThread::check_members(bool queue_is_empty) {
-  tending_ = false;
-  untended_ = 0;
+  checking_ = false;
+  unchecked_ = 0;
   for (Member& member : members_) {
     announce(member);
     if (member.draining && queue_is_empty) member.endpoint->found_empty(*queue_);
@@ -205,7 +205,7 @@ void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
   drain(member, Deadline::after(EndPointCore::kDrainTime));
   const Status begun = member.endpoint->begin_drain(*queue_);
-  tending_ = true;  // perhaps no further event arrives that would end a sleep
+  checking_ = true;  // perhaps no further event arrives that would end a sleep
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
   drain(member, Deadline::after({}));
@@ -216,7 +216,7 @@ void CompletionThread::end_member(Member& member) {
   member.endpoint = nullptr;
   member.handle = {};
   if (!endpoint->drained(*queue_)) {
-    RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
+    RDMACOMM_LOG(ERROR) << "the device did not deliver all completions of the endpoint to " << endpoint->peer();
   }
   give_back(member.held);
   if (member.announced && member.leads) {

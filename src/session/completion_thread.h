@@ -100,9 +100,9 @@ class CompletionThread {
 
   // Used by the thread only.
   std::list<Member> members_;
-  bool tending_ = false;      // a member has ended, or may have ended
-  std::size_t untended_ = 0;  // completions since the last check_members()
-  bool draining_ = false;     // whether a member is draining
+  bool checking_ = false;      // a member has ended, or may have ended
+  std::size_t unchecked_ = 0;  // completions since the last check_members()
+  bool draining_ = false;      // whether a member is draining
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

@@ -28,8 +28,8 @@ Status ControlLoop::make_events() {
 
 Status ControlLoop::open() {
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor");
-  return watch(wake_event_.fd(), EPOLLIN, kWake, "its own event");
+  if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor; see `ulimit -n`");
+  return watch(wake_event_.fd(), EPOLLIN, kWake, "the wake event of the control thread");
 }
 
 Status ControlLoop::start(Work& work, InsideThreads& inside) {

@@ -34,8 +34,8 @@ Status EndPointRegistry::admit(Admission& admission) {
 /// kServerBusy if handshakes hold places: if one fails, its place is soon free, so the client may try again.
 Error EndPointRegistry::none_left(const Places& places, const std::string& whose, const char* bound) const {
   return make_error(is_server_ && places.on_their_way > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
-                    "there are " + std::to_string(places.taken()) + " endpoints" + whose + " already, as many as " +
-                        bound + " allows");
+                    "the session already has " + std::to_string(places.taken()) + " endpoints" + whose + ", and its " +
+                        bound + " allows no more");
 }
 
 void EndPointRegistry::give_up(Admission& admission) {

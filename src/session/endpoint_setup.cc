@@ -21,14 +21,15 @@ void expect_offer(Connector& connector) {
   connector.limit_messages(kMaxOfferBytes);
 }
 
-Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadline deadline) {
+Result<EndPointDescription> receive_description(Connector& connector, MessageType type, Deadline deadline) {
   auto payload = connector.expect_message(type, deadline);
   if (!payload) return payload.error();
-  auto card = EndPointCard::decode(*payload);
-  if (!card) return make_error(card.code(), connector.peer_text() + " sent " + card.error().context);
+  auto description = EndPointDescription::decode(*payload);
+  if (!description)
+    return make_error(description.code(), connector.peer_text() + " sent " + description.error().context);
   connector.limit_inbox(Connector::kMaxInboxBytesInHandshake);
   connector.limit_messages(kMaxPayloadBytes);
-  return card;
+  return description;
 }
 
 Status check_way(const Connector& connector, const DeviceCore& device) {
@@ -62,17 +63,17 @@ Result<std::shared_ptr<EndPointCore>> EndPointSetup::outcome(const Status& statu
   const bool ended_there = gone && (code == Errc::kPeerRefused || code == Errc::kServerBusy);
   const Error why = ended_there ? connector.status().error() : status.error();
   connector.refuse(is_server ? for_client(why) : why);
-  if (made.endpoint) end_unestablished(hooks, made.endpoint, made.hook_knows, why);
+  if (made.endpoint) end_unestablished(hooks, made.endpoint, made.hook_was_called, why);
   return why;
 }
 
-void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_was_called,
                        const Error& why) {
   endpoint->stop();
   // Wait first, so that the requests of post_connecting() are not in use any more when the failure is reported.
   const Status finished = endpoint->finish(Deadline::after(EndPointCore::kCloseTime));
   if (!finished) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << finished.message();
-  if (hook_knows) hooks.on_ended(endpoint, why);
+  if (hook_was_called) hooks.on_ended(endpoint, why);
 }
 
 Result<std::shared_ptr<EndPointCore>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
@@ -98,9 +99,9 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
   if (status) status = make_endpoint(connector, info, endpoint);
   if (!status) return status;
   const Deadline answer_by = deadline();
-  status = connector->send_message(MessageType::kOffer, endpoint->card().encode(), answer_by);
+  status = connector->send_message(MessageType::kOffer, endpoint->description().encode(), answer_by);
   if (!status) return status;
-  auto answer = receive_card(*connector, MessageType::kAnswer, answer_by);
+  auto answer = receive_description(*connector, MessageType::kAnswer, answer_by);
   if (!answer) return answer.status();
   status = endpoint->set_peer(std::move(*answer));
   if (status) status = endpoint->connect(answer_by);
@@ -115,7 +116,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   auto peer = connector->answer_hello(hello, offer_by);
   if (!peer) return peer.status();
   if (Status way = check_way(*connector, *device); !way) return way;
-  auto offer = receive_card(*connector, MessageType::kOffer, offer_by);
+  auto offer = receive_description(*connector, MessageType::kOffer, offer_by);
   if (!offer) return offer.status();
   PeerInfo info = info_of(*connector, *peer);
   info.private_data = std::move(offer->private_data);
@@ -126,7 +127,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   // The answer is sent before connecting: with rdma_cm the client begins to connect, and needs the queue pairs'
   // addresses.
   const Deadline connected_by = deadline();
-  if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), connected_by);
+  if (status) status = connector->send_message(MessageType::kAnswer, endpoint->description().encode(), connected_by);
   if (status) status = endpoint->connect(connected_by);
   if (!status) return status;
   return wait_for_peer(made);
@@ -137,9 +138,10 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
   if (hooks.wants_completions() && config.thread_mode == ThreadMode::kApplication) {
-    return make_error(Errc::kInvalidArgument,
-                      "SessionFunctions::on_completion is given, and in ThreadMode::kApplication nobody calls it: set "
-                      "another HcaConfig::thread_mode in lazy_config_hca(), or leave it empty");
+    return make_error(
+        Errc::kInvalidArgument,
+        "SessionFunctions::on_completion is set, but no thread calls it in ThreadMode::kApplication: choose "
+        "another HcaConfig::thread_mode in lazy_config_hca(), or leave on_completion empty");
   }
   if (Status status = config.validate(device->limits()); !status) return status;
   config = config.fitted(device->limits());
@@ -169,7 +171,7 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
 Status EndPointSetup::wait_for_peer(Made& made) const {
   EndPointCore& endpoint = *made.endpoint;
   if (Status opened = endpoint.open_more(deadline()); !opened) return opened;
-  made.hook_knows = true;
+  made.hook_was_called = true;
   if (Status status = hooks.post_connecting(made.endpoint); !status) return status;
   return endpoint.sync_with_peer(kEstablishedTag, deadline());
 }

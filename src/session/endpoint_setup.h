@@ -47,7 +47,7 @@ struct EndPointSetup {
   /// An endpoint that is being set up.
   struct Made {
     std::shared_ptr<EndPointCore> endpoint = nullptr;
-    bool hook_knows = false;  ///< post_connecting was called
+    bool hook_was_called = false;  ///< post_connecting was called
   };
   Status client_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
   Status server_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
@@ -59,8 +59,9 @@ struct EndPointSetup {
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
 };
 
-/// Ends an endpoint that will not be established; calls on_ended if `hook_knows`. Returns when nothing is outstanding.
-void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+/// Ends an endpoint that will not be established; calls on_ended if `hook_was_called`. Returns when nothing is
+/// outstanding.
+void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_was_called,
                        const Error& why);
 
 }  // namespace rdmacomm

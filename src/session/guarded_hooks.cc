@@ -33,7 +33,7 @@ std::optional<Error> guard(const char* hook, Call&& call) {
   } catch (const std::exception& thrown) {
     return hook_failed(hook, printable(thrown.what(), kMaxExceptionText));
   } catch (...) {
-    return hook_failed(hook, "one that is no std::exception");
+    return hook_failed(hook, "its type is not derived from std::exception");
   }
 }
 

@@ -61,7 +61,7 @@ void Handshakes::finished(Id id) {
   loop_.wake();
 }
 
-void Handshakes::join_finished(const std::function<void(Id)>& tell) {
+void Handshakes::join_finished(const std::function<void(Id)>& report) {
   std::map<Id, Handshake> done;
   {
     const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ void Handshakes::join_finished(const std::function<void(Id)>& tell) {
     }
   }
   for (auto& [id, handshake] : done) {
-    tell(id);
+    report(id);
     handshake.thread.join();
   }
 }

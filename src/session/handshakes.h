@@ -40,8 +40,8 @@ class Handshakes {
 
   /// Calls run() on a new thread. Returns  kStopped; as start_thread
   [[nodiscard]] Status start(Id id, std::shared_ptr<Connector> connector, std::function<void()> run);
-  /// Joins the threads whose run() has returned, and calls tell() for each of them. Threads: the control thread
-  void join_finished(const std::function<void(Id)>& tell);
+  /// Joins the threads whose run() has returned, and calls report() for each of them. Threads: the control thread
+  void join_finished(const std::function<void(Id)>& report);
 
   // Client and server ---------------------------------------------------------------------------------------------
 

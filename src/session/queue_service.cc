@@ -58,9 +58,10 @@ Result<std::shared_ptr<CompletionQueue>> QueueService::shared_queue(const HcaCon
   SharedQueues& shared = shared_queues_[config.shared_queue_key];
   if (shared.threads.empty()) return new_queue_locked(shared, config);
   if (shared.polling_mode != config.polling_mode || shared.most != config.shared_queues) {
-    return make_error(Errc::kInvalidArgument,
-                      "the completion queue '" + config.shared_queue_key +
-                          "' is in use with another polling_mode or shared_queues; choose another key");
+    return make_error(
+        Errc::kInvalidArgument,
+        "the completion queue '" + config.shared_queue_key +
+            "' is already in use with another value of polling_mode or shared_queues; choose another key");
   }
   // The users of a queue are its endpoints, also during their setup, and its thread.
   const auto users = [](const CompletionThread* thread) { return thread->queue().use_count(); };
@@ -94,7 +95,7 @@ Result<std::shared_ptr<ReceivePoolCore>> QueueService::receive_pool(const HcaCon
   if (found != receive_pools_.end()) {
     if (found->second->options() == config.receive_pool) return found->second;
     return make_error(Errc::kInvalidArgument, "the receive pool '" + config.receive_pool_key +
-                                                  "' is in use with other values; choose another key");
+                                                  "' is already in use with other options; choose another key");
   }
   auto pool = ReceivePoolCore::create(device_, config.receive_pool);
   if (!pool) return pool.error();

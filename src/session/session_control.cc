@@ -24,7 +24,7 @@ Deadline SessionCore::take_turn() {
   queues_.reap();
   acceptor_.take_turn();
   end_failed();
-  tell_of_low_pools();
+  report_low_pools();
   return send_heartbeats().sooner(acceptor_.next_turn());
 }
 
@@ -36,11 +36,11 @@ void SessionCore::on_ready(Id id) {
 }
 
 void SessionCore::on_shortage(const Status& why) {
-  const Status said = or_out_of_memory([&] {
+  const Status handled = or_out_of_memory([&] {
     acceptor_.pause(why);
     return Status();
   });
-  if (!said) acceptor_.pause_silently();
+  if (!handled) acceptor_.pause_silently();
 }
 
 // Watching ------------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ void SessionCore::end_failed() {
 
 /// Events of the device wake this thread. If only a poll has found that a pool is low, this finds it after at most a
 /// second.
-void SessionCore::tell_of_low_pools() {
+void SessionCore::report_low_pools() {
   for (const auto& pool : queues_.take_low()) hooks_.on_receives_low(pool);
 }
 

@@ -45,7 +45,7 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::accept(Deadline deadline) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kNew)
-      return make_error(Errc::kWrongState, "the session was not started, so nobody can connect");
+      return make_error(Errc::kWrongState, "the session was not started, so no client can connect");
   }
   return registry_.accept(deadline, port());
 }
@@ -56,7 +56,7 @@ Status SessionCore::start_server() {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kStarting || state_ == State::kRunning) {
-      return make_error(Errc::kWrongState, "the session was started already");
+      return make_error(Errc::kWrongState, "the session was already started");
     }
   }
   return ensure_running(options_.address, Deadline::after(options_.tcp.connect_timeout));
@@ -108,11 +108,13 @@ Status SessionCore::check_host() const {
   if (host_ == nullptr) return {};
   if (host_->host_ != nullptr) {
     return make_error(Errc::kInvalidArgument,
-                      "SessionOptions::queues_of is a session that uses another one's queues itself: name that one");
+                      "SessionOptions::queues_of is a session that itself uses the queues of another session: set that "
+                      "other session");
   }
   if (host_->device() == device()) return {};
-  return make_error(Errc::kInvalidArgument,
-                    "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
+  return make_error(
+      Errc::kInvalidArgument,
+      "SessionOptions::queues_of is not started, or is on another device: give both sessions the same shared_device");
 }
 
 /// The first step, because stop() also ends a search for the server's address.

@@ -98,7 +98,7 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   Status watch_device();
   void on_device_event(const DeviceEvent& event);
   void end_failed();
-  void tell_of_low_pools();
+  void report_low_pools();
 
   static constexpr Id kListenerId = 1;
   static constexpr Id kDeviceId = 2;

@@ -100,7 +100,7 @@ void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connect
     return endpoint ? establish(id, *endpoint, host) : endpoint.status();
   });
   if (established || stopped()) return;
-  [[maybe_unused]] const Status told = or_out_of_memory([&] {
+  [[maybe_unused]] const Status reported = or_out_of_memory([&] {
     report_failed(connector->peer_text(), established.error());
     return Status();
   });
@@ -116,10 +116,11 @@ void SessionCore::report_failed(const std::string& peer, const Error& why) {
   const bool no_client = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
                          why.code == Errc::kPeerClosed;
   if (no_client) {
-    RDMACOMM_VLOG(1) << "a connection from " << peer << " came to nothing: " << why.message();
+    RDMACOMM_VLOG(1) << "the handshake with " << peer << " failed: " << why.message();
   } else if (const auto others = refusal_pace_.due()) {
     RDMACOMM_LOG(WARNING) << "no endpoint for " << peer << ": " << why.message()
-                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " more lately");
+                          << (*others == 0 ? ""
+                                           : "; and " + std::to_string(*others) + " more since the last such warning");
   }
 }
 

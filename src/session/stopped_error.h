@@ -12,7 +12,7 @@ namespace rdmacomm {
 
 /// For peers whose handshake the end interrupts.
 [[nodiscard]] inline Error being_stopped_error() {
-  return make_error(Errc::kStopped, "this side is being stopped");
+  return make_error(Errc::kStopped, "the session is being stopped");
 }
 
 }  // namespace rdmacomm

@@ -20,24 +20,24 @@ class Credits {
   void take() noexcept { taken_ = next(taken_); }
   void give_back() noexcept { given_back_ = next(given_back_); }
   /// The number of receives given back according to `given_back` of the peer that are not counted here yet.
-  [[nodiscard]] std::uint32_t news_in(std::uint32_t given_back) const noexcept {
+  [[nodiscard]] std::uint32_t newly_given_back(std::uint32_t given_back) const noexcept {
     return between(given_back_, given_back);
   }
-  /// Takes over the peer's count. Returns news_in(); nullopt: it is more than in_use(), so the peer has broken the
-  /// protocol.
+  /// Takes over the peer's count. Returns newly_given_back(); nullopt: it is more than in_use(), so the peer has broken
+  /// the protocol.
   [[nodiscard]] std::optional<std::uint32_t> give_back_until(std::uint32_t given_back) noexcept {
-    const std::uint32_t news = news_in(given_back);
-    if (news > in_use()) return {};
+    const std::uint32_t added = newly_given_back(given_back);
+    if (added > in_use()) return {};
     given_back_ = given_back;
-    return news;
+    return added;
   }
 
   /// Reading end: notes that given_back() was sent to the peer.
-  void note_told() noexcept { told_ = given_back_; }
-  /// Receives given back since the last note_told().
-  [[nodiscard]] std::uint32_t untold() const noexcept { return between(told_, given_back_); }
+  void note_reported() noexcept { reported_ = given_back_; }
+  /// Receives given back since the last note_reported().
+  [[nodiscard]] std::uint32_t unreported() const noexcept { return between(reported_, given_back_); }
   /// Taken receives, as far as the peer knows.
-  [[nodiscard]] std::uint32_t in_use_as_told() const noexcept { return between(told_, taken_); }
+  [[nodiscard]] std::uint32_t in_use_as_reported() const noexcept { return between(reported_, taken_); }
 
  private:
   [[nodiscard]] static std::uint32_t between(std::uint32_t first, std::uint32_t last) noexcept {
@@ -47,7 +47,7 @@ class Credits {
 
   std::uint32_t taken_ = 0;
   std::uint32_t given_back_ = 0;
-  std::uint32_t told_ = 0;
+  std::uint32_t reported_ = 0;
 };
 
 }  // namespace rdmacomm

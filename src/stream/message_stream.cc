@@ -17,7 +17,8 @@ ChannelConfig MessageStream::channel(const StreamOptions& options, std::string n
 
 Result<MessageStream> MessageStream::open(const EndPoint& endpoint, RDMAChannel& channel, const BufferPool& pool,
                                           const StreamOptions& options, Deadline deadline) {
-  if (!pool) return make_error(Errc::kInvalidArgument, "a stream of messages needs a pool");
+  if (!pool)
+    return make_error(Errc::kInvalidArgument, "a stream of messages needs a pool; the given BufferPool is empty");
   auto link = StreamLink::open(endpoint, channel, pool, options, deadline);
   if (!link) return link.error();
   return MessageStream(std::move(*link));
@@ -26,12 +27,12 @@ Result<MessageStream> MessageStream::open(const EndPoint& endpoint, RDMAChannel&
 MessageStream::MessageStream(std::shared_ptr<StreamLink> link) : link_(std::move(link)) {}
 
 MessageStream::~MessageStream() {
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
 }
 
 MessageStream& MessageStream::operator=(MessageStream&& other) noexcept {
   if (this == &other) return *this;
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
   link_ = std::move(other.link_);
   return *this;
 }

@@ -37,13 +37,13 @@ RDMAStream::RDMAStream(std::shared_ptr<StreamLink> link) : link_(std::move(link)
 
 RDMAStream::~RDMAStream() {
   current_.release();
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
 }
 
 RDMAStream& RDMAStream::operator=(RDMAStream&& other) noexcept {
   if (this == &other) return *this;
   current_.release();
-  if (link_) link_->leave();
+  if (link_) link_->abandon();
   link_ = std::move(other.link_);
   current_ = std::move(other.current_);
   read_of_current_ = std::exchange(other.read_of_current_, 0);
@@ -72,7 +72,7 @@ Status RDMAStream::finish(Deadline deadline) {
 }
 
 Status RDMAStream::close(Deadline deadline) {
-  if (current_) link().abort("it was closed before all was read");
+  if (current_) link().abort("the stream was closed before all data was read");
   return link().close(deadline);
 }
 

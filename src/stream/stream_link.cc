@@ -65,7 +65,7 @@ Result<std::shared_ptr<StreamLink>> StreamLink::open(EndPoint endpoint, RDMAChan
   status = link->prepare();
   if (status) status = link->exchange_hello(deadline);
   if (status) return link;
-  link->leave();
+  link->abandon();
   return status.error();
 }
 
@@ -77,15 +77,16 @@ Status StreamLink::check_channel() const {
   if (!fits || channel_.outstanding_recvs() > 0) {
     return make_error(Errc::kInvalidArgument,
                       "channel '" + channel_.name() +
-                          "' is too small for the stream, or in use: make it by "
-                          "StreamOptions::channel() (of messages: MessageStream::channel()), with the same options");
+                          "' is too small for the stream, or in use: create it with StreamOptions::channel(), or with "
+                          "MessageStream::channel() for a stream of messages, and give both calls the same options");
   }
   const bool pool_serves = !pool_ || (pool_.device() == channel_.device() && pool_.domain() == channel_.domain() &&
                                       allows(pool_.options().remote_access, RemoteAccess::kRead));
   if (!pool_serves) {
-    return make_error(Errc::kInvalidArgument,
-                      "the pool of a stream of messages is in the channel's protection domain, and lets "
-                      "peers read: BufferPoolOptions::remote_access");
+    return make_error(
+        Errc::kInvalidArgument,
+        "the pool of a stream of messages must be in the channel's protection domain, and must let peers read "
+        "(BufferPoolOptions::remote_access)");
   }
   const Status waitable = endpoint_.next(channel_, Deadline::after({})).status();
   return waitable.code() == Errc::kTimeout ? Status() : waitable;
@@ -114,7 +115,7 @@ Status StreamLink::prepare() {
 }
 
 Status StreamLink::exchange_hello(Deadline deadline) {
-  if (Status met = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
+  if (Status synced = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !synced) return synced;
   Guard guard(*this);
   const StreamHello hello{.mode = mode_,
                           .immediate = immediate_,
@@ -128,15 +129,15 @@ Status StreamLink::exchange_hello(Deadline deadline) {
   return {};
 }
 
-void StreamLink::leave() noexcept {
+void StreamLink::abandon() noexcept {
   {
     Guard guard(*this);
     poll_now();
     if (!failed_ && !(end_sent_ && end_read_)) send_abort("the stream was closed before its end");
     wait_for_sends(guard, Deadline::after(EndPoint::kDrainTime));
-    left_ = true;
+    abandoned_ = true;
     if (lent_ > 0) kept_ = shared_from_this();
-    if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed on this side"));
+    if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed locally"));
   }
   const Status drained = channel_.drain(Deadline::after(EndPoint::kDrainTime));
   if (!drained) RDMACOMM_LOG(ERROR) << "closing the stream to " << endpoint_.peer() << ": " << drained.message();
@@ -151,7 +152,7 @@ void StreamLink::leave() noexcept {
 // Waiting -------------------------------------------------------------------------------------------------------------
 
 void StreamLink::poll_now() {
-  if (turn_.taken() || left_) return;
+  if (turn_.taken() || abandoned_) return;
   for (bool full = true; full;) {
     const Polled polled = channel_.poll(batch_);
     if (!polled) {
@@ -179,8 +180,8 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
 Status StreamLink::timed_out() const {
   const std::string held = lent_ == 0 ? ""
                                       : "; the application holds " + std::to_string(lent_) +
-                                            " blocks that have come, and the peer waits for their release";
-  return make_error(Errc::kTimeout, "the stream to " + endpoint_.peer() + " has waited in vain" + held);
+                                            " received blocks, and the peer waits for their release";
+  return make_error(Errc::kTimeout, "the stream to " + endpoint_.peer() + " made no progress in time" + held);
 }
 
 void StreamLink::handle(std::span<const Completion> completions) {
@@ -201,14 +202,14 @@ void StreamLink::handle(std::span<const Completion> completions) {
 }
 
 Error StreamLink::broken(const std::string& what) {
-  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
+  return make_error(Errc::kBadMessage, "the peer violated the protocol of streams: " + what);
 }
 
 void StreamLink::note_failed(const Completion& completion) {
   // A flushed request is only a consequence of another failure.
   if (failed_ || (failure_ && (failure_->error != Errc::kFlushed || completion.error == Errc::kFlushed))) return;
   if (completion.operation == Operation::kRecv && completion.error == Errc::kLocalLength) {
-    return fail(broken("a segment of more than " + std::to_string(slot_bytes_) + " bytes"));
+    return fail(broken("it sent a segment of more than " + std::to_string(slot_bytes_) + " bytes"));
   }
   if (!failure_) failure_deadline_ = Deadline::after(kReasonComes);
   failure_ = completion;
@@ -250,11 +251,11 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
                           ? header_of(received.immediate, received.bytes)
                           : SegmentHeader::decode(head.bytes().first<SegmentHeader::kBytes>(), received.bytes);
   if (!header) return header.status();
-  if (!peer_ && header->kind != SegmentKind::kHello) return broken("it does not begin with a HELLO");
+  if (!peer_ && header->kind != SegmentKind::kHello) return broken("its first segment is not a HELLO");
   if (Status credited = on_credit(header->credit); !credited) return credited;
   if (header->kind == SegmentKind::kData) {
     if (received.has_immediate == immediate_) return on_data(slot, *header);
-    return broken("data with a header, where immediate data was agreed on, or the other way round");
+    return broken("it sent data with a header instead of immediate data, or with immediate data instead of a header");
   }
   const BufferSlice payload =
       block.slice_unchecked(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
@@ -272,8 +273,8 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
 RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
   const auto given_back = peers_receives_.give_back_until(credit);
   if (!given_back) [[unlikely]] {
-    return broken("it gives credit for " + std::to_string(peers_receives_.news_in(credit)) + " blocks, and has " +
-                  std::to_string(peers_receives_.in_use()));
+    return broken("it gives credit for " + std::to_string(peers_receives_.newly_given_back(credit)) +
+                  " blocks, but it holds only " + std::to_string(peers_receives_.in_use()));
   }
   if (*given_back > 0) waited_for_peer_ = false;
   return {};
@@ -282,12 +283,13 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
 Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::byte> payload) {
   switch (header.kind) {
     case SegmentKind::kHello: return on_hello(payload);
-    case SegmentKind::kCredit: return payload.empty() ? Status() : broken("a credit with bytes");
+    case SegmentKind::kCredit: return payload.empty() ? Status() : broken("it sent a CREDIT with data bytes");
     case SegmentKind::kEnd: return on_end(payload);
-    case SegmentKind::kTaken: return payload.empty() ? on_taken(header.value) : broken("a word of taking with bytes");
+    case SegmentKind::kTaken:
+      return payload.empty() ? on_taken(header.value) : broken("it sent a TAKEN with data bytes");
     case SegmentKind::kFinished:
       if (!end_sent_ || !payload.empty() || peers_receives_.in_use() > 0) {
-        return broken("it says that all is taken, which is not so");
+        return broken("it sent a FINISHED before it had received everything");
       }
       peer_finished_ = true;
       return {};
@@ -296,29 +298,32 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
   peer_aborted_ = true;
   const auto aborted = StreamAbort::decode(payload);
   fail(make_error(Errc::kAborted, "the peer, " + endpoint_.peer() + ", has aborted the stream: " +
-                                      (aborted ? aborted->reason : "its reason cannot be read")));
+                                      (aborted ? aborted->reason : "its reason is malformed")));
   return {};
 }
 
 Status StreamLink::on_hello(std::span<const std::byte> payload) {
-  if (peer_) return broken("a second HELLO");
+  if (peer_) return broken("it sent a second HELLO");
   const auto hello = StreamHello::decode(payload);
   if (!hello) return hello.status();
   if (hello->mode != mode_) {
     return make_error(Errc::kIncompatiblePeer, "channel '" + channel_.name() +
-                                                   "' has a stream of bytes on one side, and of messages on the other");
+                                                   "' has a stream of bytes on one side and a stream of messages on "
+                                                   "the other: open the same kind on both sides");
   }
   if (hello->immediate != immediate_) {
-    return make_error(Errc::kIncompatiblePeer, "one side of the stream has immediate data, the other has not");
+    return make_error(Errc::kIncompatiblePeer,
+                      "only one of the two devices of the stream supports immediate data: use devices of one kind");
   }
   peer_ = *hello;
   return {};
 }
 
 Status StreamLink::check_room() const {
-  if (end_received_) return broken("it goes on after the end");
+  if (end_received_) return broken("it sent data after the end");
   if (receives_.in_use() < static_cast<std::uint32_t>(options_.read_blocks)) return {};
-  return broken("more blocks than the " + std::to_string(options_.read_blocks) + " that it may send");
+  return broken("it sent more than the " + std::to_string(options_.read_blocks) +
+                " blocks that it may send without credit");
 }
 
 void StreamLink::enqueue(std::uint32_t slot, std::uint32_t length) {
@@ -330,8 +335,8 @@ void StreamLink::enqueue(std::uint32_t slot, std::uint32_t length) {
 RDMACOMM_HOT_INLINE Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
   if (Status room = check_room(); !room) return room;
   const bool empty = header.length == 0 && mode_ == StreamMode::kBytes;
-  if (empty || header.value != 0) return broken("a block without bytes, or with a value");
-  if (message_rest_ > 0) return broken("a message within another one");
+  if (empty || header.value != 0) return broken("it sent an empty block, or a block whose value field is not 0");
+  if (message_rest_ > 0) return broken("it sent a message inside another message");
   enqueue(slot, header.length);
   ++counts_.blocks_read;
   counts_.bytes_read += header.length;
@@ -340,10 +345,10 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_data(std::uint32_t slot, const Segment
 
 Status StreamLink::on_end(std::span<const std::byte> payload) {
   const auto end = StreamEnd::decode(payload);
-  if (!end) return broken("an end whose length is told in " + std::to_string(payload.size()) + " bytes");
+  if (!end) return broken("it sent an END of " + std::to_string(payload.size()) + " bytes, which is not its size");
   if (end_received_ || message_rest_ > 0 || end->bytes != counts_.bytes_read) {
-    return broken("an end after " + std::to_string(end->bytes) + " bytes, of which " +
-                  std::to_string(counts_.bytes_read) + " have come");
+    return broken("it sent an END after " + std::to_string(end->bytes) + " bytes, but " +
+                  std::to_string(counts_.bytes_read) + " bytes have arrived");
   }
   end_received_ = true;
   return {};
@@ -395,7 +400,7 @@ void StreamLink::release(std::uint32_t slot) noexcept {
 
 RDMACOMM_HOT_INLINE void StreamLink::release_slot(std::uint32_t slot) {
   receives_.give_back();
-  if (!failed_ && !left_) post_receive(slot);
+  if (!failed_ && !abandoned_) post_receive(slot);
 }
 
 Status StreamLink::status() const {

@@ -106,7 +106,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void release(std::uint32_t slot) noexcept;
   void abort(std::string_view reason) noexcept;
   /// Ends the use of the link by the stream: nothing is posted any more, and nothing is outstanding on return.
-  void leave() noexcept;
+  void abandon() noexcept;
 
   [[nodiscard]] Status status() const;
   [[nodiscard]] StreamCounts counts() const;
@@ -216,7 +216,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void queue_current();
   void queue_block();
   void push();
-  [[nodiscard]] bool has_parts_to_read() const noexcept { return parts_waiting_ > 0 || parts_untold_ > 0 || starved_; }
+  [[nodiscard]] bool has_parts_to_read() const noexcept {
+    return parts_waiting_ > 0 || parts_unreported_ > 0 || starved_;
+  }
   /// Whether pump() has something to do.
   [[nodiscard]] bool has_work() const noexcept {
     return !ready_.empty() || has_parts_to_read() || end_wanted_ != end_sent_ || end_read_ != finished_sent_ ||
@@ -228,20 +230,20 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool send_ready();
   /// Reports many releases together. A few are reported only if the peer, as far as it knows, has no free block left.
   [[nodiscard]] bool owes_credit() const noexcept {
-    const std::uint32_t owed = receives_.untold();
+    const std::uint32_t owed = receives_.unreported();
     if (owed == 0 || end_received_) return false;
-    return owed >= credit_step_ || receives_.in_use_as_told() == static_cast<std::uint32_t>(options_.read_blocks);
+    return owed >= credit_step_ || receives_.in_use_as_reported() == static_cast<std::uint32_t>(options_.read_blocks);
   }
   [[nodiscard]] bool send_credit();
   [[nodiscard]] bool send_data(const BufferSlice& data, Sent sent);
   [[nodiscard]] bool post(std::span<const BufferSlice> parts, Immediate immediate, Sent sent, bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
   [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
-  void note_posted(Sent sent, bool told) noexcept {
+  void note_posted(Sent sent, bool is_signaled) noexcept {
     sent_[posted_ & (sent_.size() - 1)] = sent;
     ++posted_;
-    unsignaled_ = told ? 0 : unsignaled_ + 1;
-    if (told) told_ = posted_;
+    unsignaled_ = is_signaled ? 0 : unsignaled_ + 1;
+    if (is_signaled) signaled_until_ = posted_;
   }
   void fail_post(Outcome refused);
   void send_abort(std::string_view reason);
@@ -271,7 +273,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   mutable BiasedLock lock_{register_for_membarrier()};  // biased to one thread, because mostly only one writes or reads
   Turn<std::condition_variable_any> turn_;              // for polling without the lock
   std::array<Completion, 16> batch_;  // used by the polling thread; a member, so that it is created once
-  bool left_ = false;
+  bool abandoned_ = false;
   std::optional<Error> failed_;
   std::optional<Completion> failure_;  // the first request that failed, until the reason is known
   Deadline failure_deadline_ = Deadline::never();
@@ -283,14 +285,14 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::vector<Sent> sent_;  // indexed by position; its size is a power of two
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::uint64_t told_ = 0;        // completed_ will reach this value: the position behind the last signaled request
-  std::uint32_t unsignaled_ = 0;  // requests in a row
-  Ring<Ready> ready_;             // slices to be sent
-  std::size_t ready_sent_ = 0;    // bytes of the first slice that were sent
+  std::uint64_t signaled_until_ = 0;  // completed_ will reach this value: the position behind the last signaled request
+  std::uint32_t unsignaled_ = 0;      // requests in a row
+  Ring<Ready> ready_;                 // slices to be sent
+  std::size_t ready_sent_ = 0;        // bytes of the first slice that were sent
   std::vector<std::uint32_t> free_blocks_;            // local blocks; the last one was sent last
   std::uint32_t current_ = kNoBlock;                  // the lent block
   std::size_t filled_ = 0;                            // bytes written to it
-  std::uint64_t looked_ = 0;                          // value of told_ when lend() last polled
+  std::uint64_t looked_ = 0;                          // value of signaled_until_ when lend() last polled
   std::deque<std::shared_ptr<const void>> borrowed_;  // kept objects of slices that are not sent yet, the oldest first
   std::deque<Announced> announced_;                   // parts that the peer has not read yet, the oldest first
   std::size_t announced_sent_ = 0;                    // announced_ entries that were sent
@@ -308,10 +310,10 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::vector<std::uint32_t> arrived_;  // lengths, by slot
   Ring<std::uint32_t> queue_;           // slots with data that the application has not taken
   Credits receives_;
-  std::deque<Part> parts_;          // announced parts, in order, until they are taken
-  std::size_t parts_waiting_ = 0;   // the last entries of parts_ for which no READ was posted yet
-  std::uint32_t parts_untold_ = 0;  // parts that were read and not reported to the peer
-  std::uint64_t message_rest_ = 0;  // bytes of the current message whose parts have not been announced yet
+  std::deque<Part> parts_;              // announced parts, in order, until they are taken
+  std::size_t parts_waiting_ = 0;       // the last entries of parts_ for which no READ was posted yet
+  std::uint32_t parts_unreported_ = 0;  // parts that were read and not reported to the peer
+  std::uint64_t message_rest_ = 0;      // bytes of the current message whose parts have not been announced yet
   std::uint64_t message_at_ = 0;
   bool starved_ = false;  // whether the pool had no block
   bool end_received_ = false;

@@ -30,7 +30,7 @@ class StreamLink::Guard {
    public:
     explicit Bare(BiasedLock& lock) : lock_(lock), alone_(lock.enter()) {}
     void lock() { alone_ = lock_.enter(); }
-    void unlock() { lock_.leave(alone_); }
+    void unlock() { lock_.exit(alone_); }
 
    private:
     BiasedLock& lock_;

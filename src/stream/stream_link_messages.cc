@@ -37,7 +37,7 @@ Result<BufferLease> StreamLink::take(std::size_t bytes, Deadline deadline) {
   });
   if (failed_) return *failed_;
   if (!waited) return waited.error();
-  if (!taken) return make_error(taken.code(), "a part of a message does not fit the pool");
+  if (!taken) return make_error(taken.code(), "a part of a message is larger than the largest block of the pool");
   return taken;
 }
 
@@ -54,7 +54,8 @@ bool StreamLink::send_announcement() {
 
 Status StreamLink::on_taken(std::uint32_t count) {
   if (count == 0 || count > announced_sent_) {
-    return broken("it has taken " + std::to_string(count) + " parts, of " + std::to_string(announced_sent_));
+    return broken("it acknowledged " + std::to_string(count) + " parts, but " + std::to_string(announced_sent_) +
+                  " parts were announced");
   }
   announced_sent_ -= count;
   announced_.erase(announced_.begin(), announced_.begin() + count);
@@ -69,15 +70,16 @@ Status StreamLink::on_announcement(std::uint32_t slot, std::span<const std::byte
   if (!announcement) return announcement.status();
   const std::uint64_t bytes = announcement->region.length;
   if (!pool_ || bytes > pool_.options().largest_block) {
-    return broken("it announces " + std::to_string(bytes) + " bytes, which is more than it may");
+    return broken("it announces a part of " + std::to_string(bytes) +
+                  " bytes, which is more than the local pool allows");
   }
   if (parts_.size() - done_parts() >= static_cast<std::size_t>(MessageStream::kMaxAnnounced)) {
-    return broken("it announces more parts than it may");
+    return broken("it announces more than " + std::to_string(MessageStream::kMaxAnnounced) + " parts at the same time");
   }
   const std::uint64_t rest = announcement->message_bytes - announcement->offset;
   const bool follows =
       message_rest_ > 0 ? announcement->offset == message_at_ && rest == message_rest_ : announcement->offset == 0;
-  if (!follows) return broken("it announces a part that does not follow the one before");
+  if (!follows) return broken("it announces a part that does not follow the part before it");
   message_at_ = announcement->offset + bytes;
   message_rest_ = rest - bytes;
   enqueue(slot, kIsPart);
@@ -95,8 +97,8 @@ std::size_t StreamLink::done_parts() const noexcept {
 /// Reports the parts that were read, and posts READs for announced parts as long as the pool has room.
 void StreamLink::read_parts() {
   starved_ = false;
-  if (parts_untold_ > 0 && free_slots() > 0) {
-    if (send_control(SegmentKind::kTaken, {}, parts_untold_)) parts_untold_ = 0;
+  if (parts_unreported_ > 0 && free_slots() > 0) {
+    if (send_control(SegmentKind::kTaken, {}, parts_unreported_)) parts_unreported_ = 0;
   }
   while (parts_waiting_ > 0 && free_slots() > kSlotsForReads) {
     Part& part = parts_[parts_.size() - parts_waiting_];
@@ -127,7 +129,7 @@ void StreamLink::on_part_read(std::uint64_t id) {
   for (Part& each : parts_) {
     if (each.read_as != id || !each.lease || each.done) continue;
     each.done = true;
-    ++parts_untold_;
+    ++parts_unreported_;
     return;
   }
 }

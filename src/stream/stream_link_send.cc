@@ -23,7 +23,7 @@ Status StreamLink::check_writable() const {
   if (end_wanted_) return make_error(Errc::kWrongState, "nothing can be written to a stream after finish()");
   if (!options_.writes()) {
     return make_error(Errc::kWrongState,
-                      "the stream was opened with neither write_blocks nor borrowed_blocks: for reading");
+                      "the stream was opened without write_blocks and borrowed_blocks, so it can only read");
   }
   if (peer_->read_blocks > 0) return {};
   return make_error(Errc::kWrongState, "the peer of the stream has no read_blocks: nothing can be written to it");
@@ -33,7 +33,7 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   Guard guard(*this);
   if (failed_ || end_wanted_ || peer_->read_blocks == 0) return check_writable().error();
   if (options_.write_blocks == 0) {
-    return make_error(Errc::kWrongState, "the stream was opened without write_blocks: it has nothing to lend");
+    return make_error(Errc::kWrongState, "the stream was opened without write_blocks, so it has no blocks to lend");
   }
   if (current_ == kNoBlock) {
     if (Status found = find_block(guard, deadline); !found) return found.error();
@@ -44,7 +44,7 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
 /// Prefers the block that was sent last, because it is still in the processor's cache. So this polls for completions
 /// before it takes a block that has been free for longer.
 Status StreamLink::find_block(Guard& guard, Deadline deadline) {
-  if (looks_early_ && std::exchange(looked_, told_) != told_) {
+  if (looks_early_ && std::exchange(looked_, signaled_until_) != signaled_until_) {
     poll_now();
     pump();
   }
@@ -61,7 +61,7 @@ Status StreamLink::find_block(Guard& guard, Deadline deadline) {
 Status StreamLink::commit(std::size_t count) {
   const Guard guard(*this);
   if (count > (current_ == kNoBlock ? 0 : block_bytes_ - filled_)) [[unlikely]]
-    detail::die_of_misuse("RDMAStream::commit(): more is committed than was lent", nullptr);
+    detail::die_of_misuse("RDMAStream::commit(): more bytes are committed than were lent", nullptr);
   filled_ += count;
   if (filled_ == block_bytes_) queue_block();
   push();
@@ -118,7 +118,7 @@ Status StreamLink::close(Deadline deadline) {
     const auto comes = [this] { return end_read_ || end_is_there() || front_is_there() || failed_; };
     const Status waited = wait_until(guard, deadline, comes);
     if (!comes()) return waited;
-    if (!end_is_there() && front_is_there()) abort_locked("it was closed before all was read");
+    if (!end_is_there() && front_is_there()) abort_locked("the stream was closed before all data was read");
     if (!failed_) end_read_ = true;
   }
   const Status waited = wait_until(guard, deadline, [&] { return closed() || failed_; });
@@ -136,7 +136,7 @@ void StreamLink::abort(std::string_view reason) noexcept {
 void StreamLink::abort_locked(std::string_view reason) {
   if (failed_) return;
   send_abort(reason);
-  fail(make_error(Errc::kAborted, "this side has aborted the stream: " + std::string(reason)));
+  fail(make_error(Errc::kAborted, "the stream was aborted locally: " + std::string(reason)));
 }
 
 // The queue -----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ RDMACOMM_HOT_INLINE void StreamLink::push() {
 Status StreamLink::commit_message(std::size_t count) {
   const Guard guard(*this);
   if (current_ == kNoBlock || count > block_bytes_) [[unlikely]]
-    detail::die_of_misuse("MessageStream::commit(): more is committed than was lent", nullptr);
+    detail::die_of_misuse("MessageStream::commit(): more bytes are committed than were lent", nullptr);
   filled_ = count;
   queue_block();
   push();
@@ -178,7 +178,7 @@ Status StreamLink::commit_message(std::size_t count) {
 
 /// Sends everything that can be sent now.
 void StreamLink::pump() {
-  if (failed_ || left_ || !peer_) return;
+  if (failed_ || abandoned_ || !peer_) return;
   if (has_parts_to_read()) read_parts();
   while (!ready_.empty() && send_ready()) continue;
   if (end_wanted_ && !end_sent_ && ready_.empty()) {
@@ -256,15 +256,15 @@ RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sen
 /// False: not possible now, or the stream has failed.
 RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, Immediate immediate, Sent sent,
                                           bool signaled) {
-  const bool told = signaled || unsignaled_ + 1 >= signal_every_;
-  const PostFlags flags = told ? PostFlags::kNone : PostFlags::kUnsignaled;
+  const bool is_signaled = signaled || unsignaled_ + 1 >= signal_every_;
+  const PostFlags flags = is_signaled ? PostFlags::kNone : PostFlags::kUnsignaled;
   const Outcome posted = channel_.post_send(parts, {.id = posted_, .immediate = immediate, .flags = flags});
   if (!posted) [[unlikely]] {
     if (posted != Errc::kSendQueueFull) fail_post(posted);
     return false;
   }
-  note_posted(sent, told);
-  receives_.note_told();
+  note_posted(sent, is_signaled);
+  receives_.note_reported();
   return true;
 }
 
@@ -274,7 +274,7 @@ void StreamLink::fail_post(Outcome refused) {
 }
 
 void StreamLink::send_abort(std::string_view reason) {
-  if (left_ || !memory_) return;
+  if (abandoned_ || !memory_) return;
   (void)send_control(SegmentKind::kAbort, StreamAbort{std::string(reason)}.encode());
 }
 
@@ -292,9 +292,9 @@ void StreamLink::on_sent(std::uint64_t id) {
 /// Waits until all requests up to the last signaled one are complete, or will never be. After an abort by the peer it
 /// does not wait: the peer needs nothing more, and may be gone.
 void StreamLink::wait_for_sends(Guard& guard, Deadline deadline) {
-  while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_.alive() && !deadline.passed()) {
+  while (completed_ < signaled_until_ && !failure_ && !peer_aborted_ && endpoint_.alive() && !deadline.passed()) {
     poll_now();
-    if (completed_ < told_) (void)sleep(guard, deadline);
+    if (completed_ < signaled_until_) (void)sleep(guard, deadline);
   }
 }
 

@@ -90,8 +90,8 @@ std::string_view completion_advice(Errc code) noexcept {
       return "a message was longer than the receive buffer posted for it, or than the port's largest message; "
              "post larger receives or send less at a time";
     case Errc::kLocalProtection:
-      return "a local slice is not registered (any more) or was registered without local write; "
-             "keep the RDMABuffer until its completions are in";
+      return "a local slice is not registered any more, or was registered without local write; "
+             "keep the RDMABuffer until its requests have completed";
     case Errc::kLocalQueuePair: return "the local device refused the request; check lengths and slice counts";
     case Errc::kFlushed:
       return "the connection has ended, or the queue pair had failed before; then the first completion that is not "

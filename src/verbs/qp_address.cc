@@ -44,11 +44,12 @@ Result<QpAddress> QpAddress::decode(std::span<const std::byte> bytes) {
   address.pkey = reader.get<std::uint16_t>();
   address.transport = static_cast<Transport>(reader.get<std::uint8_t>());
   const auto reserved = reader.get<std::uint8_t>();
-  if (!reader.ok()) return make_error(Errc::kBadMessage, "a queue pair address ends too early");
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a queue pair address is incomplete");
   ibv_mtu mtu{};
   constexpr std::uint32_t kMax24 = 0xffffff;
   if (reserved != 0 || reader.remaining() > 0)
-    return make_error(Errc::kBadMessage, "a queue pair address ends in something unknown");
+    return make_error(Errc::kBadMessage,
+                      "a queue pair address has extra bytes at its end or a reserved byte that is not 0");
   if (address.qpn == 0 || address.qpn > kMax24 || address.psn > kMax24 ||
       !verbs::mtu_from_bytes(address.mtu_bytes, mtu)) {
     return make_error(Errc::kBadMessage, "a queue pair address is out of range: " + address.to_text());

@@ -70,14 +70,14 @@ TEST(GidAgreement, TwoInfinibandSubnetsCauseAWarning) {
 TEST(GidAgreement, ARefusalListsBothOffers) {
   const auto refused = agree_on_gids(roce({v2("::ffff:10.0.0.1")}), roce({v1("fe80::7")}));
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 ::ffff:10.0.0.1; the peer: RoCE v1 fe80::7"));
-  EXPECT_THAT(agree_on_gids(roce({}), roce({v1("fe80::7")})).error().context, HasSubstr("this end: none"));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: RoCE v2 ::ffff:10.0.0.1; peer: RoCE v1 fe80::7"));
+  EXPECT_THAT(agree_on_gids(roce({}), roce({v1("fe80::7")})).error().context, HasSubstr("local: none"));
 }
 
 TEST(GidAgreement, OtherTransportsAreRefused) {
   const auto refused = agree_on_gids(roce({v2("::ffff:10.0.0.1")}), {Transport::kSoftware, {v2("::ffff:10.0.0.1")}});
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE; the peer: software device"));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: RoCE; peer: software device"));
 }
 
 TEST(OfferedGid, IsDecodedAsItWasEncoded) {

@@ -105,7 +105,7 @@ TEST_F(LinkedAdapter, AFailureOfTheLinkEndsTheConnectingThere) {
     const auto adapter = connect();
     EXPECT_EQ(connected_.code(), Errc::kPeerLost);
     EXPECT_THAT(connected_.message(), HasSubstr(std::string("the link fails in ") + step));
-    EXPECT_THAT(connected_.message(), HasSubstr("the peer: QPN 0x000abc"));
+    EXPECT_THAT(connected_.message(), HasSubstr("peer: QPN 0x000abc"));
     EXPECT_EQ(script_.steps.back(), step);
     EXPECT_FALSE(adapter->remote_address().has_value());
   }
@@ -128,7 +128,7 @@ TEST_F(LinkedAdapter, AnotherPartitionThanRequestedIsRefusedWithBoth) {
   fake_.devices[0]->set_pkeys({0xffff, 0x8005});
   const auto wrong = connect({.pkey = 0x8005});
   EXPECT_EQ(connected_.code(), Errc::kInvalidArgument);
-  EXPECT_THAT(connected_.message(), HasSubstr("by P_Key index 0, and P_Key 0x8005, index 1, was asked for"));
+  EXPECT_THAT(connected_.message(), HasSubstr("with P_Key index 0, but P_Key 0x8005 (index 1) was requested"));
   script_.pkey_index = 1;
   const auto right = connect({.pkey = 0x8005});
   EXPECT_TRUE(connected_.ok()) << connected_.message();

@@ -176,7 +176,7 @@ TEST(QpPath, PartitionsMustBeTheSameAndOneEndAFullMember) {
   EXPECT_TRUE(checked(0x8001, 0x0001).ok());
   EXPECT_TRUE(checked(0, 0x8001).ok());  // a device that does not report it
   EXPECT_EQ(checked(0x8001, 0x8002).code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(checked(0x8001, 0x8002).error().context, HasSubstr("this end: P_Key 0x8001, the peer: 0x8002"));
+  EXPECT_THAT(checked(0x8001, 0x8002).error().context, HasSubstr("local: P_Key 0x8001; peer: P_Key 0x8002"));
   EXPECT_EQ(checked(0x0001, 0x0001).code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(checked(0x0001, 0x0001).error().context, HasSubstr("limited members"));
 }

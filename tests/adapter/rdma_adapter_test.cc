@@ -96,7 +96,7 @@ TEST_F(RDMAAdapterTest, ConnectsOnce) {
   ASSERT_TRUE(adapter->connect(peer_of(*adapter)).ok());
   const Status again = adapter->connect(peer_of(*adapter));
   EXPECT_EQ(again.code(), Errc::kWrongState);
-  EXPECT_THAT(again.error().context, HasSubstr("a queue pair in RTS cannot go INIT -> RTR"));
+  EXPECT_THAT(again.error().context, HasSubstr("a queue pair in state RTS cannot make the transition INIT -> RTR"));
 }
 
 TEST_F(RDMAAdapterTest, DoesNotConnectAfterError) {
@@ -122,9 +122,10 @@ TEST_F(RDMAAdapterTest, ARefusedTransitionNamesItsValuesAndTheLikelyCause) {
     const char* cause;
   };
   for (const auto& [number, cause] :
-       {Case{EINVAL, "cannot reach the peer's GID from this GID index"}, Case{ETIMEDOUT, "no answer to address"},
-        Case{EHOSTUNREACH, "no route"}, Case{ENETUNREACH, "no route"}, Case{ENOMEM, "RLIMIT_MEMLOCK"},
-        Case{EMFILE, "ulimit -n"}, Case{EPERM, "the device refused the values"}}) {
+       {Case{EINVAL, "cannot reach the peer's GID from this GID index"},
+        Case{ETIMEDOUT, "address resolution got no answer"}, Case{EHOSTUNREACH, "no route"},
+        Case{ENETUNREACH, "no route"}, Case{ENOMEM, "RLIMIT_MEMLOCK"}, Case{EMFILE, "ulimit -n"},
+        Case{EPERM, "the device refused the values"}}) {
     const auto adapter = made();
     fake_.fail("modify_qp", number);
     const Status refused = adapter->connect(peer_of(*adapter));
@@ -132,7 +133,7 @@ TEST_F(RDMAAdapterTest, ARefusedTransitionNamesItsValuesAndTheLikelyCause) {
     EXPECT_THAT(refused.error().context, HasSubstr("INIT -> RTR"));
     EXPECT_THAT(refused.error().context, HasSubstr("MTU 4096"));
     EXPECT_THAT(refused.error().context, HasSubstr(cause));
-    EXPECT_THAT(refused.error().context, HasSubstr("the peer: QPN 0x000abc GID ::ffff:10.0.0.1"));
+    EXPECT_THAT(refused.error().context, HasSubstr("peer: QPN 0x000abc GID ::ffff:10.0.0.1"));
     EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
     EXPECT_FALSE(adapter->remote_address().has_value());
   }
@@ -172,8 +173,8 @@ TEST_F(RDMAAdapterTest, TooMuchInlineDataIsRefusedWithTheLimit) {
   for (const int asked : {257, 1000, 65'535}) {
     const auto adapter = create({.max_inline_bytes = asked});
     EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit) << asked;
-    EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes " + std::to_string(asked) + ":"));
-    EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most 256"));
+    EXPECT_THAT(adapter.error().context, HasSubstr("does not support max_inline_bytes " + std::to_string(asked) + ":"));
+    EXPECT_THAT(adapter.error().context, HasSubstr("it supports at most 256"));
   }
   EXPECT_EQ(made({.max_inline_bytes = 256})->max_inline_bytes(), 256U);
 }
@@ -182,7 +183,7 @@ TEST_F(RDMAAdapterTest, NoticesThatTheDeviceGrantsLessInlineData) {
   fake_.shrinks_inline = true;
   const auto adapter = create({.max_inline_bytes = 64});
   EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most 32"));
+  EXPECT_THAT(adapter.error().context, HasSubstr("it supports at most 32"));
   EXPECT_EQ(made()->max_inline_bytes(), 32U);
 }
 
@@ -320,14 +321,14 @@ TEST_F(SoftAdapterTest, WithoutTcpAPeerOnAnotherHostIsOutOfReach) {
   const Status refused = adapter->connect(peer);
   EXPECT_EQ(refused.code(), std::errc::host_unreachable);
   EXPECT_THAT(refused.error().context, HasSubstr("INIT -> RTR"));
-  EXPECT_THAT(refused.error().context, HasSubstr("the peer's GID cannot be reached from this GID"));
+  EXPECT_THAT(refused.error().context, HasSubstr("the local GID cannot reach the peer's GID"));
 }
 
 TEST_F(SoftAdapterTest, InlineBeyondTheDeviceIsNamedAsSuch) {
   const auto adapter = create({.max_inline_bytes = 65'535});
   EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes 65535"));
-  EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most"));
+  EXPECT_THAT(adapter.error().context, HasSubstr("does not support max_inline_bytes 65535"));
+  EXPECT_THAT(adapter.error().context, HasSubstr("it supports at most"));
 }
 
 TEST_F(SoftAdapterTest, CanBeCreatedAndDestroyedManyTimes) {

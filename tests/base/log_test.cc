@@ -88,7 +88,7 @@ TEST(LogDeathTest, ASinkMustNotReplaceItself) {
         set_log_sink([](LogSeverity, std::string_view) { set_log_sink({}); });
         RDMACOMM_LOG(ERROR) << "a line";
       },
-      "a bug of this program: a log sink called set_log_sink");
+      "a bug in this program: a log sink called set_log_sink");
 }
 
 TEST_F(Log, AFormerSinkIsNotCalledAgain) {

@@ -160,7 +160,7 @@ TEST_F(ChannelPollTest, OnIwarpAQueuePairErrorIsReportedAsTheConnectionsEnd) {
   EXPECT_THAT(line(), HasSubstr("failed: the local device refused the request"));
   fake_.devices[0]->transport_type = IBV_TRANSPORT_IWARP;
   const std::string on_iwarp = line();
-  EXPECT_THAT(on_iwarp, HasSubstr("failed: its connection has ended, for which the endpoint's status has the reason"));
+  EXPECT_THAT(on_iwarp, HasSubstr("failed: its connection has ended (the endpoint's status has the reason)"));
   EXPECT_THAT(on_iwarp, HasSubstr("the local device refused the request; check lengths and slice counts"));
 }
 
@@ -388,7 +388,7 @@ TEST_F(ChannelPollTest, DrainReportsThatTheDeviceRefusesTheMarker) {
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   const Status drained = channel_->drain(Deadline::after(1s));
   EXPECT_EQ(drained.code(), Errc::kInvalidArgument);
-  EXPECT_THAT(drained.error().context, HasSubstr("takes no request in ERR"));
+  EXPECT_THAT(drained.error().context, HasSubstr("accepts no request in state ERR"));
 }
 
 TEST_F(ChannelPollTest, DrainEndsAtItsDeadline) {

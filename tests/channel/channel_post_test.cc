@@ -197,7 +197,7 @@ TEST_F(ChannelPostTest, AChannelNeedsAQueuePairInInit) {
   ASSERT_TRUE((*adapter)->to_error().ok());
   const auto channel = ChannelCore::create("x", std::move(adapter).value());
   EXPECT_EQ(channel.code(), Errc::kWrongState);
-  EXPECT_THAT(channel.error().context, HasSubstr("in ERR"));
+  EXPECT_THAT(channel.error().context, HasSubstr("in state ERR"));
 }
 
 // ---- Full queues

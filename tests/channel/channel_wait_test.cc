@@ -148,16 +148,16 @@ TEST_F(ChannelWaitTest, NamesTheMistakeInARequest) {
   EXPECT_EQ(refused(channel_->write(five, wide)),
             write + "5 slices are more than AdapterConfig::max_send_slices allows (4)");
   EXPECT_EQ(refused(channel_->read(slice(8), wide, {.flags = PostFlags::kInline})),
-            "READ on channel \"data\" was not posted: it brings bytes back, so it cannot be kInline");
+            "READ on channel \"data\" was not posted: it returns remote data, so it cannot be kInline");
   EXPECT_EQ(refused(channel_->read(slice(8), wide, {.immediate = 1})),
-            "READ on channel \"data\" was not posted: only a SEND or a WRITE carries an immediate");
+            "READ on channel \"data\" was not posted: only a SEND or a WRITE can carry immediate data");
   EXPECT_EQ(refused(channel_->fetch_add(slice(4), wide, {.addend = 1})),
             "FETCH_ADD on channel \"data\" was not posted: its result has 4 bytes instead of 8");
   EXPECT_EQ(refused(channel_->compare_swap(slice(8), wide.slice_unchecked(4), {.expected = 1, .desired = 2})),
             "COMPARE_SWAP on channel \"data\" was not posted: the remote address 0x10004 is not a multiple of 8");
   EXPECT_EQ(refused(channel_->send(slice(8), {.flags = PostFlags::kUnsignaled})),
-            "SEND on channel \"data\" was not posted: nobody can wait for a request that is kUnsignaled; post it with "
-            "post_...");
+            "SEND on channel \"data\" was not posted: a kUnsignaled request has no completion, so no thread can "
+            "wait for it; use post_...");
   EXPECT_EQ(
       refused(channel_->recv(five)),
       "RECV on channel \"data\" was not posted: 5 slices are more than AdapterConfig::max_recv_slices allows (4)");

@@ -255,7 +255,7 @@ TEST_F(CompletionWaiterTest, OnlyEpollHasADescriptorAndWatchesOthers) {
     EXPECT_EQ(waiter->fd(), -1);
     const Status refused = waiter->watch(other.get(), EPOLLIN, [](std::uint32_t) {});
     EXPECT_EQ(refused.code(), Errc::kNotSupported);
-    EXPECT_THAT(refused.error().context, HasSubstr("polling_mode must be kEpoll"));
+    EXPECT_THAT(refused.error().context, HasSubstr("only polling_mode kEpoll"));
     waiter->unwatch(other.get());
   }
   EXPECT_GE(make(PollingMode::kEpoll)->fd(), 0);

@@ -139,7 +139,7 @@ TEST(MessageAssembler, RefusesTooLongAMessageOnceTheHeaderHasArrived) {
   std::ranges::copy(header, assembler.room().begin());
   const Status refused = assembler.filled(header.size());
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
-  EXPECT_THAT(refused.message(), HasSubstr("a message USER that promises 101 bytes; at most 100 are allowed"));
+  EXPECT_THAT(refused.message(), HasSubstr("a message USER of 101 bytes; at most 100 are allowed"));
 }
 
 TEST(MessageHeader, AnOfferIsNoLongerThanTheLargestCard) {

@@ -66,7 +66,7 @@ TEST_F(LimitsTest, InlineDataBeyondTheDevice) {
   const Status status = make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = 65'535});
   EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit) << status.message();
   const std::string said = status.message();
-  const std::string before = "it takes at most ";
+  const std::string before = "it supports at most ";
   ASSERT_THAT(said, HasSubstr(before));
   // The limit in the error text is exact: a request of that size succeeds, one byte more fails.
   const int limit = std::stoi(said.substr(said.find(before) + before.size()));

@@ -125,8 +125,9 @@ std::vector<Layout> ethernet_layouts() {
        .input = {.devices = {mlx5_0, mlx5_1}, .interfaces = two_nics, .route = route("::ffff:11.0.0.73", "11.0.0.9")},
        .device = "mlx5_1",
        .index = 3,
-       .says = "chose mlx5_1 port 1 GID 3 ::ffff:11.0.0.73 (RoCE v2): the route to 11.0.0.9 leaves by ens2np0, whose "
-               "address this is"},
+       .says =
+           "chose mlx5_1 port 1 GID 3 ::ffff:11.0.0.73 (RoCE v2): the route to 11.0.0.9 uses ens2np0, and this GID is "
+           "the address of that interface"},
       {.name = "mlx5_no_peer_yet_takes_the_first",
        .seen = "github.com/NVIDIA/nccl/issues/1131",
        .input = {.devices = {mlx5_0, mlx5_1}, .interfaces = two_nics},
@@ -159,7 +160,7 @@ std::vector<Layout> ethernet_layouts() {
                  .route = route("::ffff:200.0.209.6", "200.0.209.7")},
        .device = "mlx5_bond_0",
        .index = 3,
-       .says = "leaves by bond0"},
+       .says = "uses bond0"},
       {.name = "bonded_vlan_on_top",
        .seen = kNvidia,
        .input = {.devices = {roce("mlx5_bond_0", pairs(0, {{"::ffff:10.0.0.1", 7}, {"::ffff:10.0.40.1", 8}}))},
@@ -168,19 +169,19 @@ std::vector<Layout> ethernet_layouts() {
                  .route = route("::ffff:10.0.40.1", "10.0.40.2")},
        .device = "mlx5_bond_0",
        .index = 3,
-       .says = "leaves by bond0.40"},
+       .says = "uses bond0.40"},
       {.name = "vlan_of_the_route",
        .seen = kNvidia,
        .input = {.devices = {vlans}, .interfaces = vlan_interfaces, .route = route("::ffff:10.0.200.1", "10.0.200.9")},
        .device = "mlx5_0",
        .index = 11,
-       .says = "leaves by ens1.200"},
+       .says = "uses ens1.200"},
       {.name = "untagged_beside_vlans",
        .seen = kNvidia,
        .input = {.devices = {vlans}, .interfaces = vlan_interfaces, .route = route("::ffff:10.0.0.1", "10.0.0.9")},
        .device = "mlx5_0",
        .index = 3,
-       .says = "leaves by ens1,"},
+       .says = "uses ens1,"},
       {.name = "two_ports_second_on_the_route",
        .seen = kNvidia,
        .input = {.devices = {two_ports},
@@ -189,14 +190,14 @@ std::vector<Layout> ethernet_layouts() {
        .device = "mlx4_0",
        .port = 2,
        .index = 3,
-       .says = "leaves by eth3"},
+       .says = "uses eth3"},
       {.name = "two_ports_first_down",
        .seen = "kernel",
        .input = {.devices = {down(two_ports)}, .interfaces = two_port_interfaces},
        .device = "mlx4_0",
        .port = 2,
        .index = 3,
-       .says = "of no use: port 1 of mlx4_0 is DOWN"},
+       .says = "not usable: port 1 of mlx4_0 is DOWN"},
       {.name = "two_ports_the_one_on_the_route_is_down",
        .seen = "kernel",
        .input = {.devices = {down(two_ports, 1)},
@@ -205,7 +206,7 @@ std::vector<Layout> ethernet_layouts() {
        .device = "mlx4_0",
        .port = 1,
        .index = 3,
-       .says = "which is no address of this port"},
+       .says = "which is not an address of this port"},
       {.name = "several_addresses_on_one_interface",
        .seen = kNvidia,
        .input = {.devices = {roce(
@@ -223,7 +224,7 @@ std::vector<Layout> ethernet_layouts() {
                  .route = route("::ffff:10.9.0.2", "10.9.0.3")},
        .device = "mlx5_1",
        .index = 1,
-       .says = "leaves by ens2, to which this GID belongs; ::ffff:10.9.0.2 has none"},
+       .says = "uses ens2, and this GID belongs to that interface; ::ffff:10.9.0.2 has no GID"},
       {.name = "hardware_on_another_network_than_tcp",
        .seen = "a management network for TCP, as most clusters have it",
        .input = {.devices = {roce("mlx5_0", pairs(0, {{"::ffff:192.168.1.1", 3}})), soft0({{"::ffff:10.0.0.1", 2}})},
@@ -232,7 +233,7 @@ std::vector<Layout> ethernet_layouts() {
                  .route = route("::ffff:10.0.0.1", "10.0.0.2")},
        .device = "mlx5_0",
        .index = 1,
-       .says = "the route to 10.0.0.2 leaves by eth0 from ::ffff:10.0.0.1, which is no address of this port"},
+       .says = "the route to 10.0.0.2 uses eth0 from ::ffff:10.0.0.1, which is not an address of this port"},
       {.name = "sriov_vf_is_a_device_of_its_own",
        .seen = "docs.nvidia.com/networking: PF and each VF have GID tables of their own",
        .input = {.devices = {roce("mlx5_0", pairs(0, {{"::ffff:10.0.0.1", 2}})),
@@ -257,8 +258,8 @@ std::vector<Layout> ethernet_layouts() {
                  .route = route("::ffff:10.2.0.1", "10.2.0.2")},
        .device = "rxe_a",
        .index = 1,
-       .says = "chose rxe_a port 1 GID 1 ::ffff:10.2.0.1 (RoCE v2): the route to 10.2.0.2 leaves by va, whose address "
-               "this is"},
+       .says = "chose rxe_a port 1 GID 1 ::ffff:10.2.0.1 (RoCE v2): the route to 10.2.0.2 uses va, and this GID is "
+               "the address of that interface"},
   };
 }
 
@@ -293,7 +294,7 @@ std::vector<Layout> ipv6_layouts() {
                  .route = route(kLinkLocalOfMac, "fe80::2%ens1", 2)},
        .device = "mlx5_0",
        .index = 1,
-       .says = "the route to fe80::2%ens1 leaves by ens1, whose address this is"},
+       .says = "the route to fe80::2%ens1 uses ens1, and this GID is the address of that interface"},
       {.name = "link_local_only",
        .seen = "docs.nvidia.com/networking: the default GIDs are set even where the interface has no address",
        .input = {.devices = {link_local_only, soft0({{"::ffff:10.0.0.1", 3}})},
@@ -350,7 +351,7 @@ std::vector<Layout> container_layouts() {
                  .route = route("::ffff:172.17.0.2", "10.0.0.2")},
        .device = "soft0",
        .index = 3,
-       .says = "of no use: mlx5_0 port 1 has no GID that could reach 10.0.0.2: it has index 0 fe80::1 (RoCE v1) of "
+       .says = "not usable: mlx5_0 port 1 has no GID that could reach 10.0.0.2: it has index 0 fe80::1 (RoCE v1) of "
                "another network name space"},
       {.name = "container_shares_the_address_of_another",
        .seen = "two name spaces may have one address on one NIC, in different VLANs",
@@ -402,7 +403,7 @@ std::vector<Layout> infiniband_layouts() {
        .device = "mlx5_0",
        .port = 2,
        .index = 0,
-       .says = "leaves by ib1, to which this GID belongs"},
+       .says = "uses ib1, and this GID belongs to that interface"},
       {.name = "infiniband_across_subnets",
        .seen = "a subnet prefix of its own, set by the subnet manager",
        .input = {.devices = {hca("mlx5_0", {"fec0:0:0:1:506b:4b03:6a:da10"})}},
@@ -442,7 +443,7 @@ std::vector<Layout> iwarp_layouts() {
        .input = {.devices = {siw(0)}, .interfaces = {eth0}, .route = to_peer, .connect_by = ConnectBy::kRdmaCm},
        .device = "siw0",
        .index = 0,
-       .says = "leaves by eth0, to which this GID belongs"},
+       .says = "uses eth0, and this GID belongs to that interface"},
       {.name = "siw_by_its_interface",
        .seen = "newer kernels tell it",
        .input = {.devices = {siw(2)}, .interfaces = {eth0}, .route = to_peer, .connect_by = ConnectBy::kRdmaCm},
@@ -453,7 +454,7 @@ std::vector<Layout> iwarp_layouts() {
        .input = {.devices = {siw(0), soft0({{"::ffff:10.0.0.1", 2}})}, .interfaces = {eth0}, .route = to_peer},
        .device = "soft0",
        .index = 3,
-       .says = "of no use: port 1 of siw0 is iWARP, which only rdma_cm connects"},
+       .says = "not usable: port 1 of siw0 is an iWARP device, which only rdma_cm can connect"},
       {.name = "siw_where_either_way_will_do",
        .seen = "siw",
        .input = {.devices = {siw(2), soft0({{"::ffff:10.0.0.1", 2}})},
@@ -478,7 +479,7 @@ std::vector<Layout> iwarp_layouts() {
                  .route = to_peer,
                  .connect_by = ConnectBy::kRdmaCm},
        .device = nullptr,
-       .says = "port 1 of mlx5_0 is not on the route to 10.0.0.2, by which rdma_cm goes, port 1 of soft0 is a software "
+       .says = "port 1 of mlx5_0 is not on the route to 10.0.0.2, which rdma_cm uses, port 1 of soft0 is a software "
                "device"},
       {.name = "a_transport_of_its_own",
        .seen = "EFA and usNIC report an unspecified transport",
@@ -540,7 +541,7 @@ std::vector<Layout> local_layouts() {
                  .interfaces = {lo(), eth0}},
        .device = "soft0",
        .index = 3,
-       .says = "of no use: cannot open mlx5_0"},
+       .says = "not usable: cannot open mlx5_0"},
   };
 }
 
@@ -561,7 +562,7 @@ std::vector<Layout> explicit_layouts() {
        .input = with({.name = "mlx5_1"}),
        .device = "mlx5_1",
        .index = 0,
-       .says = "chose mlx5_1 port 1 as asked for"},
+       .says = "chose mlx5_1 port 1 as requested"},
       {.name = "explicit_index",
        .seen = "",
        .input = with({.gid_index = 0}),
@@ -597,7 +598,7 @@ std::vector<Layout> explicit_layouts() {
        .seen = "",
        .input = with({.name = "mlx5_9"}),
        .device = nullptr,
-       .says = "there is no RDMA device \"mlx5_9\" here; there is mlx5_0, mlx5_1, mlx5_2"},
+       .says = "this host has no RDMA device \"mlx5_9\"; its devices: mlx5_0, mlx5_1, mlx5_2"},
   };
 }
 

@@ -68,7 +68,7 @@ TEST_F(CompletionQueueTest, ReservationsNeverExceedTheDepth) {
   EXPECT_TRUE(queue->reserve(60).ok());
   const Status full = queue->reserve(41);
   EXPECT_EQ(full.code(), Errc::kCompletionQueueFull);
-  EXPECT_THAT(full.error().context, HasSubstr("of depth 100 has room for 40 more requests, a queue pair needs 41"));
+  EXPECT_THAT(full.error().context, HasSubstr("of depth 100 has room for 40 more requests, but a queue pair needs 41"));
   EXPECT_TRUE(queue->reserve(40).ok());
   EXPECT_EQ(queue->reserve(1).code(), Errc::kCompletionQueueFull);
   queue->release(60);
@@ -99,7 +99,7 @@ TEST_F(CompletionQueueTest, IfTheDeviceCannotResizeTheErrorSaysSo) {
   fake_.fail("resize_cq", EOPNOTSUPP);
   const Status full = queue->reserve(101);
   EXPECT_EQ(full.code(), Errc::kCompletionQueueFull);
-  EXPECT_THAT(full.error().context, HasSubstr("the device does not make it deeper"));
+  EXPECT_THAT(full.error().context, HasSubstr("the device cannot make it deeper"));
   EXPECT_EQ(queue->depth(), 100);
   EXPECT_TRUE(queue->reserve(100).ok());
 }

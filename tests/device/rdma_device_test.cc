@@ -109,13 +109,13 @@ TEST_F(RDMADeviceTest, UnknownNameListsTheDevices) {
   fake_.devices.push_back(std::make_unique<FakeDevice>("fake1"));
   const auto opened = open({.name = "mlx5_9"});
   EXPECT_EQ(opened.code(), Errc::kNoDevice);
-  EXPECT_EQ(opened.error().context, "there is no RDMA device \"mlx5_9\" here; there is fake0, fake1");
+  EXPECT_EQ(opened.error().context, "this host has no RDMA device \"mlx5_9\"; its devices: fake0, fake1");
 }
 
 TEST_F(RDMADeviceTest, NoDeviceAtAll) {
   fake_.devices.clear();
   EXPECT_EQ(open().code(), Errc::kNoDevice);
-  EXPECT_THAT(open({.name = "x"}).error().context, HasSubstr("there is none at all"));
+  EXPECT_THAT(open({.name = "x"}).error().context, HasSubstr("its devices: none"));
 }
 
 TEST_F(RDMADeviceTest, PicksTheFirstDeviceWithAnActivePort) {
@@ -191,10 +191,9 @@ TEST_F(RDMADeviceTest, WithoutAnotherProtectionDomainTheErrorNamesTheLimit) {
   fake_.fail("alloc_pd", ENOMEM);
   const auto refused = ProtectionDomain::create(rdma);
   EXPECT_EQ(refused.code(), std::errc::not_enough_memory);
-  EXPECT_EQ(
-      refused.error().context,
-      "cannot allocate one more protection domain on " + rdma->to_text() +
-          ": all processes together can have 50 on it; serve fewer peers at a time, or leave HcaConfig::domain empty");
+  EXPECT_EQ(refused.error().context, "cannot allocate one more protection domain on " + rdma->to_text() +
+                                         ": the device allows 50 protection domains for all processes together; serve "
+                                         "fewer peers at a time, or leave HcaConfig::domain empty");
 }
 
 TEST_F(RDMADeviceTest, AnUnusableDeviceDoesNotHideTheNext) {
@@ -224,9 +223,9 @@ TEST(RDMADeviceOpen, FindsADeviceByItself) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   if (!(*opened)->is_software()) GTEST_SKIP() << "there is hardware here: " << (*opened)->to_text();
-  const std::size_t first = log.find("no RDMA hardware to use");
+  const std::size_t first = log.find("no usable RDMA hardware found");
   EXPECT_NE(first, std::string::npos) << log;
-  EXPECT_EQ(log.find("no RDMA hardware to use", first + 1), std::string::npos) << log;
+  EXPECT_EQ(log.find("no usable RDMA hardware found", first + 1), std::string::npos) << log;
   EXPECT_THAT(log, HasSubstr("using soft0"));
 }
 

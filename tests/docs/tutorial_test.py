@@ -36,8 +36,8 @@ VARYING = [
     (r"127\.0\.0\.1:\d{4,5}\b", r"127\.0\.0\.1:\d+"),
     (r"\([\w.-]+, pid \d+; control QPN 0x\w+, data QPN 0x\w+\)", r"\([\w.-]+, pid \d+; control QPN 0x\w+, data QPN 0x\w+\)"),
     # The kernel resets the connection if the killed process had not yet read all incoming data.
-    (r"closed the connection without notice: it ended or crashed",
-     r"(?:the connection failed: Connection reset by peer|closed the connection without notice: it ended or crashed)"),
+    (r"closed the connection without notice: its process ended or crashed",
+     r"(?:the connection failed: Connection reset by peer|closed the connection without notice: its process ended or crashed)"),
 ]
 LOG_LINES = r"(?:(?:WARNING: Logging before|[IW]\d{8} ).*\n)*"
 

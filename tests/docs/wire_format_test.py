@@ -40,12 +40,12 @@ class WireFormat(unittest.TestCase):
         self.assertEqual(kinds[0], ("0", "pad"))
         self.assertEqual(re.findall(r"^\| (\d+) \| ([a-z ]+) \| (?:client|source|sink|both) \|", self.said, re.M), kinds[1:])
 
-    def test_bounds_of_cards_are_those_in_use(self):
+    def test_bounds_of_descriptions_are_those_in_use(self):
         config = read("include/rdmacomm/config.h")
-        card = read("src/endpoint/endpoint_card.h")
+        description = read("src/endpoint/endpoint_description.h")
         for text, pattern, source in (("u16 channels (1..{})", r"kMaxChannels = (\d+);", config),
                                       ("u16 regions (0..{})", r"kMaxRegions = (\d+);", config),
-                                      ("u8 GIDs (0..{})", r"kMaxGids = (\d+);", card)):
+                                      ("u8 GIDs (0..{})", r"kMaxGids = (\d+);", description)):
             self.assertIn(text.format(re.search(pattern, source).group(1)), self.said)
 
 

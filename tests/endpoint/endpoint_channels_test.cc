@@ -100,7 +100,7 @@ TEST(EndPointChannels, ANameIsUsedOnce) {
   const EndPointPair pair;
   const auto taken = pair.client->open_channel({.name = "data"}, tiny());
   EXPECT_EQ(taken.code(), Errc::kInvalidArgument);
-  EXPECT_THAT(taken.error().context, HasSubstr("'data' exists already"));
+  EXPECT_THAT(taken.error().context, HasSubstr("'data' already exists"));
   ASSERT_TRUE(open_both(pair, {.name = "bulk"}, {.name = "bulk"}).client.has_value());
   EXPECT_EQ(pair.client->open_channel({.name = "bulk"}, tiny()).code(), Errc::kInvalidArgument);
   EXPECT_EQ(pair.client->open_channel({.name = ""}, tiny()).code(), Errc::kInvalidArgument);
@@ -177,7 +177,7 @@ TEST(EndPointChannels, OnlyAChannelWithItsOwnQueueIsWaitedForByName) {
 ChannelMessage example(ChannelMessage::Step step) {
   ChannelMessage message{.name = "bulk", .step = step};
   if (step == ChannelMessage::Step::kRefused) message.refusal = {.code = Errc::kBeyondDeviceLimit, .reason = "no"};
-  if (step == ChannelMessage::Step::kOffer) message.card.channels = {{.name = "bulk", .address = {}}};
+  if (step == ChannelMessage::Step::kOffer) message.description.channels = {{.name = "bulk", .address = {}}};
   return message;
 }
 

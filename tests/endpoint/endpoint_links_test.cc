@@ -35,7 +35,7 @@ TEST(EndPointLinks, HaveOneDeadlineAndTheConnectorIsInformedAfterTheLast) {
   const auto device = testing::open_soft_device();
   const auto here = EndPointCore::create({.device = device, .connector = counting, .config = {}}).value();
   const auto there = EndPointCore::create({.device = device, .connector = other, .config = {}}).value();
-  ASSERT_TRUE(here->set_peer(there->card()).ok());
+  ASSERT_TRUE(here->set_peer(there->description()).ok());
   const Deadline deadline = testing::soon();
   ASSERT_TRUE(here->connect(deadline).ok());
   EXPECT_EQ(counting->deadlines, std::vector(2, deadline.time_point()));

@@ -52,7 +52,7 @@ struct EndPointPair {
   }
 
   static Status join(EndPointCore& one, const EndPointCore& other) {
-    Status met = one.set_peer(other.card());
+    Status met = one.set_peer(other.description());
     return met ? one.connect(soon()) : met;
   }
   static void introduce(Connector& a, Connector& b) {

@@ -15,7 +15,7 @@ using testing::soon;
 using testing::TcpPair;
 
 /// Like a session that stops while an endpoint is in its handshake. ThreadSanitizer detects reads without a lock.
-TEST(EndPointStop, MayBeCalledWhileThePeersCardIsProcessed) {
+TEST(EndPointStop, MayBeCalledWhileThePeersDescriptionIsProcessed) {
   for (int round = 0; round < 20; ++round) {
     TcpPair tcp;
     EndPointPair::introduce(*tcp.client, *tcp.server);
@@ -23,7 +23,7 @@ TEST(EndPointStop, MayBeCalledWhileThePeersCardIsProcessed) {
     auto client = EndPointCore::create({.device = device, .connector = std::move(tcp.client), .config = {}});
     auto server = EndPointCore::create({.device = device, .connector = std::move(tcp.server), .config = {}});
     ASSERT_TRUE(client && server);
-    EndPointCard card = (*server)->card();
+    EndPointDescription description = (*server)->description();
     std::latch both(2);
     std::thread stopping([&] {
       both.arrive_and_wait();
@@ -31,7 +31,7 @@ TEST(EndPointStop, MayBeCalledWhileThePeersCardIsProcessed) {
       EXPECT_FALSE((*client)->peer().empty());
     });
     both.arrive_and_wait();
-    (void)(*client)->set_peer(std::move(card));  // fails if the queue pairs are stopped already
+    (void)(*client)->set_peer(std::move(description));  // fails if the queue pairs are stopped already
     (void)(*client)->remote_region("none");
     stopping.join();
     EXPECT_EQ((*client)->status().code(), Errc::kStopped);

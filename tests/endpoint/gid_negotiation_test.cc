@@ -38,8 +38,8 @@ const QpAddress& address(const EndPointCore& endpoint) {
 
 /// The steps that sessions perform: offer, answer, connect.
 Status connect(const Ends& ends) {
-  Status status = ends.server->set_peer(ends.client->card());
-  if (status) status = ends.client->set_peer(ends.server->card());
+  Status status = ends.server->set_peer(ends.client->description());
+  if (status) status = ends.client->set_peer(ends.server->description());
   if (status) status = ends.server->connect(testing::soon());
   if (status) status = ends.client->connect(testing::soon());
   return status;
@@ -74,30 +74,30 @@ TEST(GidNegotiation, TheIndexThatOneEndRequiresDecidesForBoth) {
 
 TEST(GidNegotiation, IncompatibleRequirementsAreRefusedWithBothOffers) {
   const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
-  const Status refused = ends.server->set_peer(ends.client->card());
+  const Status refused = ends.server->set_peer(ends.client->description());
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 "));
-  EXPECT_THAT(refused.error().context, HasSubstr("; the peer: RoCE v1 "));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: RoCE v2 "));
+  EXPECT_THAT(refused.error().context, HasSubstr("; peer: RoCE v1 "));
 }
 
 TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
   const Ends ends = make_ends({}, {});
-  EndPointCard card = ends.client->card();
-  for (auto& channel : card.channels) channel.address.transport = Transport::kRoce;
-  const Status refused = ends.server->set_peer(card);
+  EndPointDescription description = ends.client->description();
+  for (auto& channel : description.channels) channel.address.transport = Transport::kRoce;
+  const Status refused = ends.server->set_peer(description);
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
-  EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));
+  EXPECT_THAT(refused.error().context, HasSubstr("local: software device; peer: RoCE"));
 }
 
 TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
   const Ends ends = make_ends({.gid_index = 1}, {});
-  ASSERT_TRUE(ends.server->set_peer(ends.client->card()));
-  EndPointCard answer = ends.server->card();
+  ASSERT_TRUE(ends.server->set_peer(ends.client->description()));
+  EndPointDescription answer = ends.server->description();
   EXPECT_EQ(answer.chosen_gid, 0U);
   answer.chosen_gid = 1;
   const Status refused = ends.client->set_peer(answer);
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
-  EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1 of 1"));
+  EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1, but only 1 GIDs"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(HcaConfig, DefaultsAreTwoChannels) {
 
 TEST(HcaConfigDeathTest, AnUnknownChannelNameIsReportedInOneLine) {
   HcaConfig config;
-  EXPECT_DEATH((void)config.channel("dataa"), "there is no channel 'dataa', only: control, data");
+  EXPECT_DEATH((void)config.channel("dataa"), "no channel has the name 'dataa'; the channels are: control, data");
 }
 
 TEST(HcaConfig, ChannelsAreCheckedAndNamed) {

@@ -97,7 +97,7 @@ void run(Bytes input) {
   for (int round = 0; goes_on && round < kRounds; ++round) {
     goes_on = connection->progress();
     output = std::move(output) + ends.output();
-    goes_on = goes_on && (connection->has_more() || connection->has_news());
+    goes_on = goes_on && (connection->has_more() || connection->has_received());
   }
   connection->answer_what_is_owed();
   check_output(std::move(output) + ends.output());

@@ -26,7 +26,7 @@ struct Target {
 };
 
 extern const Target handshake;
-extern const Target endpoint_card;
+extern const Target endpoint_description;
 extern const Target region;
 extern const Target stream_segment;
 extern const Target cm_segment;

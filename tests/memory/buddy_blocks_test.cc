@@ -36,7 +36,7 @@ TEST(BuddyBlocks, ReturningABlockTwiceIsABug) {
   BuddyBlocks blocks(2, 1);
   const std::uint32_t unit = blocks.take(0);
   blocks.give_back(unit, 0);
-  EXPECT_DEATH(blocks.give_back(unit, 0), "free already");
+  EXPECT_DEATH(blocks.give_back(unit, 0), "already free");
 }
 
 /// Compares with a map of the owners of all units. At the end all blocks are merged again.

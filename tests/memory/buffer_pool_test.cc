@@ -74,13 +74,13 @@ TEST_F(BufferPoolTest, OptionsOutsideTheirRangesAreRefused) {
     EXPECT_EQ(made.code(), Errc::kInvalidArgument);
     EXPECT_THAT(made.error().message(), HasSubstr(what));
   };
-  refused({.largest_block = 3 * kKiB}, "largest_block is a power of two");
-  refused({.largest_block = std::size_t{4} << 30}, "largest_block is a power of two");
-  refused({.smallest_block = 32}, "smallest_block is a power of two of 64");
-  refused({.smallest_block = 5000}, "not 5000");
+  refused({.largest_block = 3 * kKiB}, "largest_block is 3072; it must be a power of two");
+  refused({.largest_block = std::size_t{4} << 30}, "largest_block is 4294967296; it must be a power of two");
+  refused({.smallest_block = 32}, "smallest_block is 32; it must be a power of two from 64");
+  refused({.smallest_block = 5000}, "smallest_block is 5000; it must be");
   refused({.smallest_block = std::size_t{8} << 20}, "to largest_block (4194304)");
-  refused({.total_bytes = 0}, "total_bytes is a multiple");
-  refused({.total_bytes = (std::size_t{4} << 20) + 1}, "not 4194305");
+  refused({.total_bytes = 0}, "total_bytes is 0; it must be a multiple");
+  refused({.total_bytes = (std::size_t{4} << 20) + 1}, "total_bytes is 4194305; it must be");
   refused({.total_bytes = std::size_t{1} << 40, .smallest_block = 64}, "2^31 blocks");
   EXPECT_EQ(fake_.calls("reg_mr"), 0);
 }

@@ -148,7 +148,7 @@ class Examples(ProgramTest):
         self.assertIn("the disk is full", out)
 
     def test_invalid_arguments_are_reported_in_one_line(self):
-        for words, told in ((("--help",), "usage: "), (("a", "b"), "usage: "), (("host:0",), "its port is none of")):
+        for words, told in ((("--help",), "usage: "), (("a", "b"), "usage: "), (("host:0",), "its port is not a number from")):
             with self.subTest(words):
                 refused = self.run_program(os.path.join(BIN, "10_messages"), *words)
                 self.assertEqual((refused[0], refused[1], len(own_lines(refused[2]))), (1, "", 1), refused)

@@ -43,14 +43,14 @@ TEST(Cluster, ParsesIpv6) {
 TEST(Cluster, ReportsErrors) {
   const auto why = [](const char* text) { return parse_cluster(text, 2020).error().context; };
   EXPECT_THAT(why("h1"), HasSubstr("1 node in the list; a mesh has 2 to 1024 nodes"));
-  EXPECT_THAT(why("h1,,h2"), HasSubstr("a host is missing"));
-  EXPECT_THAT(why(""), HasSubstr("a host is missing"));
-  EXPECT_THAT(why("h1,:5"), HasSubstr("a host is missing"));
-  EXPECT_THAT(why("h1,h2:0"), HasSubstr("\"h2:0\" is not a node: its port is none of 1 to 65535"));
+  EXPECT_THAT(why("h1,,h2"), HasSubstr("the host is missing"));
+  EXPECT_THAT(why(""), HasSubstr("the host is missing"));
+  EXPECT_THAT(why("h1,:5"), HasSubstr("the host is missing"));
+  EXPECT_THAT(why("h1,h2:0"), HasSubstr("\"h2:0\" is not a node: its port is not a number from 1 to 65535"));
   EXPECT_THAT(why("h1,h2:65536"), HasSubstr("its port"));
   EXPECT_THAT(why("h1,h2:x"), HasSubstr("its port"));
-  EXPECT_THAT(why("h1,h 2"), HasSubstr("no blanks"));
-  EXPECT_THAT(why("h1,5000"), HasSubstr("\"5000\" is not a node: a host is no number"));
+  EXPECT_THAT(why("h1,h 2"), HasSubstr("must not contain blanks"));
+  EXPECT_THAT(why("h1,5000"), HasSubstr("\"5000\" is not a node: a host must not be only a number"));
   EXPECT_THAT(why("h1:5,h1:5"), HasSubstr("\"h1:5\" is not a node: it is in the list twice"));
   EXPECT_THAT(why("[::1:5,h2"), HasSubstr("bracket"));
   EXPECT_THAT(parse_cluster("h1,h1", 65535).error().context, HasSubstr("no port up to 65535 is left"));
@@ -61,7 +61,7 @@ TEST(Cluster, ReportsErrors) {
 
 TEST(Cluster, UnprintableNamesAreRefused) {
   EXPECT_THAT(parse_cluster("h1,h\x1b[2J2", 2020).error().context,
-              HasSubstr("\"h?[2J2\" is not a node: a host has no character that cannot be printed"));
+              HasSubstr("\"h?[2J2\" is not a node: a host must not contain unprintable characters"));
   EXPECT_THAT(parse_cluster("h1,h2:\x1b", 2020).error().context, HasSubstr("\"h2:?\" is not a node: its port"));
   EXPECT_TRUE(parse_cluster("h1,b\xc3\xbc"
                             "cher",
@@ -77,7 +77,7 @@ TEST(HostFile, HasOneNodeOnEachLineAndComments) {
 
 TEST(HostFile, RefusesAListOnOneLine) {
   EXPECT_THAT(parse_host_file("h1,h2\nh3\n", 2020).error().context,
-              HasSubstr("line 1: \"h1,h2\" is not a node: a host has no commas"));
+              HasSubstr("line 1: \"h1,h2\" is not a node: a host must not contain commas"));
 }
 
 TEST(HostFile, NamesTheLineThatIsWrong) {

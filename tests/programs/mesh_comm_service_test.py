@@ -95,7 +95,7 @@ class MeshTest(ProgramTest):
         """Waits for the node's listener. node: its program, which may already have ended if this machine is slow."""
         port = self.port_of(rank)
         self.wait_for_tcp(lambda sockets: (port, 0, "0A") in sockets or (node is not None and node.process.poll() is not None),
-                          "nobody listens")
+                          "no server listens")
 
     def wait_until_connected(self, *ranks):
         """Waits until other nodes have connected to each of these."""
@@ -341,7 +341,7 @@ class Deaths(MeshTest):
                 continue
             status, out, err = node.finish()
             self.assertEqual(status, 0, out + err)
-            self.assertRegex(err, rf"node {rank}: node 5 \(127\.0\.0\.1:\d+\) is lost: .*pid {nodes[5].pid}.*silent for \d+ s")
+            self.assertRegex(err, rf"node {rank}: node 5 \(127\.0\.0\.1:\d+\) is lost: .*pid {nodes[5].pid}.*sent nothing for \d+ s")
         nodes[5].kill(signal.SIGCONT)
         status, _, err = nodes[5].finish()
         self.assertEqual(status, 1)
@@ -545,7 +545,7 @@ class Errors(MeshTest):
             (["--local=2", "--json=/no/such/folder/x"], ["/no/such/folder"]),
             (["--local=2", "--heatmap=/no/such/folder/x"], ["/no/such/folder"]),
             (["--cluster=127.0.0.1"], ["--cluster", "1 node"]),
-            (["--cluster=127.0.0.1,"], ["--cluster", "a host is missing"]),
+            (["--cluster=127.0.0.1,"], ["--cluster", "the host is missing"]),
             (["--cluster=127.0.0.1:5,127.0.0.1:5"], ["in the list twice"]),
             (["--cluster=127.0.0.1:1,127.0.0.1:2"], ["nodes 0 .* and 1 .* both on this host", "--rank"]),
             (["--cluster=203.0.113.1,203.0.113.2"], ["none of the nodes has an address of this host"]),

@@ -64,10 +64,10 @@ class Impostor final : public ActingSession<ClientSession> {
 
   /// The bytes that a client sends in its handshake, up to the barrier.
   [[nodiscard]] std::vector<std::byte> opening(const EndPoint& endpoint) const {
-    EndPointCard card = endpoint.core()->card();
-    card.private_data = introduction_.encode();
+    EndPointDescription description = endpoint.core()->description();
+    description.private_data = introduction_.encode();
     auto bytes = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
-    const auto offer = *frame_message(MessageType::kOffer, card.encode());
+    const auto offer = *frame_message(MessageType::kOffer, description.encode());
     bytes.insert(bytes.end(), offer.begin(), offer.end());
     return bytes;
   }

@@ -156,7 +156,7 @@ class Frozen(ProgramTest):
 
     def test_it_is_lost_after_the_given_time(self):
         server, client = self.freeze("--silent-peer-after=3")
-        self.assert_one_line(client.finish(), f"pid {server.pid}", "silent for [3-9] s")  # not the default of 10 s
+        self.assert_one_line(client.finish(), f"pid {server.pid}", "sent nothing for [3-9] s")  # not the default of 10 s
 
 
 class Errors(ConnectionErrors):
@@ -181,7 +181,7 @@ class Errors(ConnectionErrors):
         server, port = self.start_server(PING_PONG, "--gid-type=v1", "--keep-serving")
         self.assert_one_line(
             self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0", "--gid-type=v2"),
-            "this end: RoCE v1", "the peer: RoCE v2")
+            "local: RoCE v1", "peer: RoCE v2")
         server.kill()
 
     def test_help(self):

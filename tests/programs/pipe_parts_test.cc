@@ -385,11 +385,11 @@ TEST(HostText, IsAvailableToApplications) {
   EXPECT_EQ(HostPort::parse("node7")->port, kDefaultPort);
   EXPECT_EQ(HostPort::parse("[fe80::1%eth0]:7")->to_text(), "[fe80::1%eth0]:7");
   for (const char* const no_address : {"node:5:6", "[node]:5", "fe80:z]"}) {
-    EXPECT_THAT(HostPort::parse(no_address).error().context, HasSubstr("no IPv6 address")) << no_address;
+    EXPECT_THAT(HostPort::parse(no_address).error().context, HasSubstr("not an IPv6 address")) << no_address;
   }
-  EXPECT_THAT(HostPort::parse("--help").error().context, HasSubstr("a host does not begin with '-'"));
+  EXPECT_THAT(HostPort::parse("--help").error().context, HasSubstr("a host must not begin with '-'"));
   EXPECT_THAT(HostPort::parse("node7:x\n").error().context,
-              HasSubstr("'node7:x?' is no HOST or HOST:PORT: its port is none of 1 to 65535"));
+              HasSubstr("'node7:x?' is not HOST or HOST:PORT: its port is not a number from 1 to 65535"));
 }
 
 }  // namespace

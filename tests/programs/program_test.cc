@@ -7,8 +7,8 @@ namespace rdmacomm::programs {
 namespace {
 
 TEST(ReasonText, NamesThisProgramsFlagsInsteadOfTheLibrarysOptions) {
-  EXPECT_EQ(reason_text(make_error(Errc::kAborted, "the wrong device: name the right one (DeviceOptions::name)")),
-            "the wrong device: name the right one (--device)");
+  EXPECT_EQ(reason_text(make_error(Errc::kAborted, "the wrong device: choose the right device (DeviceOptions::name)")),
+            "the wrong device: choose the right device (--device)");
   EXPECT_EQ(
       reason_text(make_error(
           Errc::kAborted, "one GID type (DeviceOptions::gid_type, DeviceOptions::gid_index), or ConnectorKind::kCm")),

@@ -49,18 +49,18 @@ TEST_F(CheckWay, AnotherDeviceOrPortIsRefusedWithBoth) {
   const Status device = check({}, {.device = "fake7", .port = 1});
   EXPECT_EQ(device.code(), Errc::kInvalidArgument);
   EXPECT_THAT(device.message(), HasSubstr("connects 10.0.0.1:7 with 10.0.0.9:2020 by the device fake7"));
-  EXPECT_THAT(device.message(), HasSubstr("uses fake0: name the right one (DeviceOptions::name)"));
+  EXPECT_THAT(device.message(), HasSubstr("uses fake0: choose the right device (DeviceOptions::name)"));
   const Status port = check({}, {.device = "fake0", .port = 2});
   EXPECT_EQ(port.code(), Errc::kInvalidArgument);
   EXPECT_THAT(port.message(), HasSubstr("by port 2 of fake0"));
-  EXPECT_THAT(port.message(), HasSubstr("uses port 1: name the right one (DeviceOptions::port)"));
+  EXPECT_THAT(port.message(), HasSubstr("uses port 1: choose the right port (DeviceOptions::port)"));
 }
 
 TEST_F(CheckWay, AnotherGidThanRequestedIsRefusedWithBoth) {
   const Status other = check({.gid_index = 2}, {.device = "fake0", .port = 1, .gid_index = 0});
   EXPECT_EQ(other.code(), Errc::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("by GID index 0 ::ffff:10.0.0.1 (RoCE v2) of fake0"));
-  EXPECT_THAT(other.message(), HasSubstr("asked for at this end is GID index 2 ::ffff:10.0.0.2 (RoCE v2)"));
+  EXPECT_THAT(other.message(), HasSubstr("the local session requires GID index 2 ::ffff:10.0.0.2 (RoCE v2)"));
   EXPECT_THAT(other.message(), HasSubstr("ConnectorKind::kTcp"));
 }
 
@@ -68,7 +68,7 @@ TEST_F(CheckWay, AnotherGidTypeThanRequestedIsRefusedWithBoth) {
   const Status other = check({.gid_type = GidType::kRoceV1}, {.device = "fake0", .port = 1, .gid_index = 2});
   EXPECT_EQ(other.code(), Errc::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("by GID index 2 ::ffff:10.0.0.2 (RoCE v2)"));
-  EXPECT_THAT(other.message(), HasSubstr("is GID type RoCE v1"));
+  EXPECT_THAT(other.message(), HasSubstr("requires GID type RoCE v1"));
   const Status gone = check({.gid_type = GidType::kRoceV1}, {.device = "fake0", .port = 1, .gid_index = 9});
   EXPECT_THAT(gone.message(), HasSubstr("by GID index 9, which is empty"));
 }

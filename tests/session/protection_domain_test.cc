@@ -169,7 +169,7 @@ TEST(ProtectionDomain, PoolsOfReceivesDoNotWorkWithDomains) {
   };
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
-  EXPECT_THAT(client->connect().status().message(), HasSubstr("leave that off, or HcaConfig::domain empty"));
+  EXPECT_THAT(client->connect().status().message(), HasSubstr("remove that setting, or leave HcaConfig::domain empty"));
 }
 
 }  // namespace

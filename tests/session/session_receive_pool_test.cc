@@ -210,7 +210,7 @@ TEST_F(ReceivePools, AKeyHasOneSetOfValues) {
   ASSERT_TRUE(client_->connect().has_value());
   const auto second = client_->connect();
   EXPECT_EQ(second.code(), Errc::kPeerRefused);
-  EXPECT_THAT(second.error().context, HasSubstr("receive pool 'all' is in use with other values"));
+  EXPECT_THAT(second.error().context, HasSubstr("receive pool 'all' is already in use with other options"));
 }
 
 TEST_F(ReceivePools, ACompletionQueueThatHasNoRoomForItIsRefused) {

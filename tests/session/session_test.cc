@@ -144,7 +144,7 @@ TEST(Session, HooksThatWouldNeverBeCalledAreRefused) {
   const ClientSession client(local_options(server->port()), functions);
   const auto refused = client.connect();
   EXPECT_EQ(refused.code(), Errc::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("on_completion is given"));
+  EXPECT_THAT(refused.message(), HasSubstr("on_completion is set"));
   EXPECT_EQ(calls, 0);
 }
 

@@ -67,8 +67,8 @@ TEST_F(BadPeerTest, AnotherVersion) {
   (void)peer_->send({.kind = SegmentKind::kHello}, hello);
   const Status refused = opened_status();
   EXPECT_EQ(refused.code(), Errc::kVersionMismatch);
-  EXPECT_THAT(refused.message(), HasSubstr("of version 9"));
-  EXPECT_THAT(peer_->hear_abort(), HasSubstr("of version 9"));
+  EXPECT_THAT(refused.message(), HasSubstr("a HELLO of stream version 9"));
+  EXPECT_THAT(peer_->hear_abort(), HasSubstr("a HELLO of stream version 9"));
 }
 
 TEST_F(BadPeerTest, AStreamOfMessages) {
@@ -81,20 +81,20 @@ TEST_F(BadPeerTest, NoHello) {
   (void)peer_->send_data(pattern(10));
   const Status refused = opened_status();
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
-  EXPECT_THAT(refused.message(), HasSubstr("does not begin with a HELLO"));
+  EXPECT_THAT(refused.message(), HasSubstr("its first segment is not a HELLO"));
 }
 
 TEST_F(BadPeerTest, AMessageInAStreamOfBytes) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kAnnounce},
                     Announcement{.region = {.length = 5}, .message_bytes = 5}.encode());
-  expect_refused("announces 5 bytes, which is more than it may");
+  expect_refused("announces a part of 5 bytes, which is more than");
 }
 
 TEST_F(BadPeerTest, TakesAPartThatWasNotAnnounced) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
-  expect_refused("has taken 1 parts, of 0");
+  expect_refused("acknowledged 1 parts, but 0 parts");
 }
 
 TEST_F(BadPeerTest, ASecondHello) {
@@ -106,25 +106,25 @@ TEST_F(BadPeerTest, ASecondHello) {
 TEST_F(BadPeerTest, ASegmentWithoutHeader) {
   synchronize();
   (void)peer_->send(pattern(15));
-  expect_refused("of 15 bytes");
+  expect_refused("its 15 bytes are less than a header");
 }
 
 TEST_F(BadPeerTest, AnUnknownKind) {
   synchronize();
   (void)peer_->send({.kind = static_cast<SegmentKind>(77)});
-  expect_refused("unknown kind 77");
+  expect_refused("its kind 77 is unknown");
 }
 
 TEST_F(BadPeerTest, ALengthThatIsWrong) {
   synchronize();
   (void)peer_->send_as({.kind = SegmentKind::kEnd, .length = 1024}, pattern(10));
-  expect_refused("says that 1024 bytes follow");
+  expect_refused("its header announces 1024 bytes");
 }
 
 TEST_F(BadPeerTest, ABlockWithoutBytes) {
   synchronize();
   (void)peer_->send_data({});
-  expect_refused("a block without bytes");
+  expect_refused("it sent an empty block");
 }
 
 TEST_F(BadPeerTest, APeerWithoutImmediateData) {
@@ -141,19 +141,19 @@ TEST_F(BadPeerTest, DataWithAHeader) {
 TEST_F(BadPeerTest, ImmediateDataOfAnotherKind) {
   synchronize();
   (void)peer_->send_imm(immediate_of(SegmentKind::kEnd, 0), pattern(8));
-  expect_refused("of kind 4 by immediate data");
+  expect_refused("immediate data cannot have kind 4");
 }
 
 TEST_F(BadPeerTest, ACreditByImmediateDataWithBytes) {
   synchronize();
   (void)peer_->send_imm(immediate_of(SegmentKind::kCredit, 0), pattern(8));
-  expect_refused("a credit, with bytes");
+  expect_refused("a credit must not have data bytes");
 }
 
 TEST_F(BadPeerTest, ACreditBeyondItsRange) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = kCreditModulus});
-  expect_refused("with a credit of 16777216");
+  expect_refused("its credit 16777216 is out of range");
 }
 
 TEST_F(BadPeerTest, ACreditTooMany) {
@@ -161,7 +161,7 @@ TEST_F(BadPeerTest, ACreditTooMany) {
   ASSERT_TRUE(stream_.write(pattern(2048), soon()).ok());
   ASSERT_TRUE(stream_.flush(soon()).ok());
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 3});
-  expect_refused("credit for 3 blocks, and has 2");
+  expect_refused("credit for 3 blocks, but it holds only 2");
 }
 
 TEST_F(BadPeerTest, ACreditThatIsTakenBack) {
@@ -176,7 +176,7 @@ TEST_F(BadPeerTest, ACreditThatIsTakenBack) {
 TEST_F(BadPeerTest, ACreditWithBytes) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kCredit}, pattern(1));
-  expect_refused("a credit with bytes");
+  expect_refused("it sent a CREDIT with data bytes");
 }
 
 TEST_F(BadPeerTest, MoreBlocksThanItsCredits) {
@@ -192,7 +192,7 @@ TEST_F(BadPeerTest, MoreBlocksThanItsCredits) {
     held.push_back(std::move(*block));
   }
   EXPECT_EQ(held.size(), 4U);
-  expect_refused("more blocks than the 4 that it may send");
+  expect_refused("more than the 4 blocks that it may send");
 }
 
 /// The device refuses it, at both ends.
@@ -211,13 +211,13 @@ TEST_F(BadPeerTest, AnEndBeforeAllBytesHaveArrived) {
   WireWriter total;
   total.put(std::uint64_t{11});
   (void)peer_->send({.kind = SegmentKind::kEnd}, total.bytes());
-  expect_refused("an end after 11 bytes, of which 10 have come");
+  expect_refused("an END after 11 bytes, but 10 bytes have arrived");
 }
 
 TEST_F(BadPeerTest, AnEndOfAnotherLength) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kEnd}, pattern(7));
-  expect_refused("told in 7 bytes");
+  expect_refused("an END of 7 bytes");
 }
 
 TEST_F(BadPeerTest, BytesAfterTheEnd) {
@@ -232,7 +232,7 @@ TEST_F(BadPeerTest, BytesAfterTheEnd) {
 TEST_F(BadPeerTest, ReportsAllAsTakenBeforeTheEnd) {
   synchronize();
   (void)peer_->send({.kind = SegmentKind::kFinished});
-  expect_refused("says that all is taken");
+  expect_refused("sent a FINISHED before");
 }
 
 TEST_F(BadPeerTest, ReportsAllAsTakenWhileItHoldsBlocks) {

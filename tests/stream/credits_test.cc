@@ -28,11 +28,11 @@ TEST(Credits, TheReaderCountsUnreportedCredits) {
   for (int i = 0; i < 3; ++i) receives.take();
   receives.give_back();
   receives.give_back();
-  EXPECT_EQ(receives.untold(), 2U);
-  EXPECT_EQ(receives.in_use_as_told(), 3U);
-  receives.note_told();
-  EXPECT_EQ(receives.untold(), 0U);
-  EXPECT_EQ(receives.in_use_as_told(), 1U);
+  EXPECT_EQ(receives.unreported(), 2U);
+  EXPECT_EQ(receives.in_use_as_reported(), 3U);
+  receives.note_reported();
+  EXPECT_EQ(receives.unreported(), 0U);
+  EXPECT_EQ(receives.in_use_as_reported(), 1U);
 }
 
 TEST(Credits, WrapAroundAtTheirModulus) {

@@ -327,7 +327,7 @@ class BadMessagesTest : public ::testing::Test {
 
 TEST_F(BadMessagesTest, APartThatIsTooLarge) {
   (void)announce(kLargest + 1, kLargest + 1, 0);
-  expect_refused("which is more than it may");
+  expect_refused("which is more than the local pool allows");
 }
 
 TEST_F(BadMessagesTest, APartThatDoesNotFollow) {
@@ -344,7 +344,7 @@ TEST_F(BadMessagesTest, APartWithoutBeginning) {
 TEST_F(BadMessagesTest, AMessageWithinAnother) {
   EXPECT_TRUE(announce(100, 300, 0).ok());
   (void)peer_->send_data(pattern(10));
-  expect_refused("a message within another one");
+  expect_refused("a message inside another message");
 }
 
 TEST_F(BadMessagesTest, AnEndWithinAMessage) {
@@ -352,12 +352,12 @@ TEST_F(BadMessagesTest, AnEndWithinAMessage) {
   WireWriter total;
   total.put(std::uint64_t{100});
   (void)peer_->send({.kind = SegmentKind::kEnd}, total.bytes());
-  expect_refused("an end after 100 bytes");
+  expect_refused("an END after 100 bytes");
 }
 
 TEST_F(BadMessagesTest, APartLeavesItsMessage) {
   (void)announce(100, 99, 0);
-  expect_refused("announces 100 bytes at 0 of a message of 99");
+  expect_refused("announces 100 bytes at offset 0 of a message of 99");
 }
 
 TEST_F(BadMessagesTest, APartThatIsNotRegistered) {
@@ -367,7 +367,7 @@ TEST_F(BadMessagesTest, APartThatIsNotRegistered) {
 
 TEST_F(BadMessagesTest, TakesAPartThatWasNotAnnounced) {
   (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
-  expect_refused("has taken 1 parts, of 0");
+  expect_refused("acknowledged 1 parts, but 0 parts");
 }
 
 }  // namespace

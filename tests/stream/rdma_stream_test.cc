@@ -162,7 +162,7 @@ TEST(RDMAStreamTest, LentMemoryIsSentWithoutACopy) {
 TEST(RDMAStreamTest, CommittingMoreThanWasLentIsABug) {
   StreamPair pair;
   ASSERT_TRUE(pair.client.lend(soon()).has_value());
-  EXPECT_DEATH((void)pair.client.commit(1025), "more is committed");
+  EXPECT_DEATH((void)pair.client.commit(1025), "more bytes are committed");
 }
 
 TEST(RDMAStreamTest, UsingAnEmptyStreamNamesIt) {
@@ -172,7 +172,7 @@ TEST(RDMAStreamTest, UsingAnEmptyStreamNamesIt) {
 TEST(RDMAStreamTest, CommittingWithoutALoanIsABug) {
   StreamPair pair;
   expect_ok(pair.client.commit(0));
-  EXPECT_DEATH((void)pair.client.commit(1), "more is committed");
+  EXPECT_DEATH((void)pair.client.commit(1), "more bytes are committed");
 }
 
 void send_block(RDMAStream& from, RDMAStream& to) {
@@ -442,7 +442,7 @@ TEST(RDMAStreamTest, ACloseThatWaitsForABlockSaysSo) {
   expect_ok(pair.server.flush(soon()));
   const auto block = pair.client.next(soon());
   ASSERT_TRUE(block) << block.message();
-  EXPECT_THAT(pair.client.close(tiny()).message(), HasSubstr("the application holds 1 block"));
+  EXPECT_THAT(pair.client.close(tiny()).message(), HasSubstr("the application holds 1 received block"));
 }
 
 TEST(RDMAStreamTest, CloseWithUnreadBytesIsAnAbort) {
@@ -457,7 +457,7 @@ TEST(RDMAStreamTest, CloseWithUnreadBytesIsAnAbort) {
     EXPECT_EQ(pair.server.close(soon()).code(), Errc::kAborted);
     const Status there = pair.client.close(soon());
     EXPECT_EQ(there.code(), Errc::kAborted);
-    EXPECT_THAT(there.message(), HasSubstr("before all was read"));
+    EXPECT_THAT(there.message(), HasSubstr("before all data was read"));
   }
 }
 
@@ -475,7 +475,7 @@ TEST(RDMAStreamTest, AnAbortHasAReasonAtBothEnds) {
   EXPECT_EQ(pair.server.finish(soon()).code(), Errc::kAborted);
   const Status here = pair.client.finish(soon());
   EXPECT_EQ(here.code(), Errc::kAborted);
-  EXPECT_THAT(here.message(), HasSubstr("this side has aborted"));
+  EXPECT_THAT(here.message(), HasSubstr("the stream was aborted locally"));
   EXPECT_EQ(pair.client.next(soon()).code(), Errc::kAborted);
 }
 

@@ -40,18 +40,18 @@ TEST(SegmentHeader, InvalidHeadersAreRefused) {
   };
   const HeaderBytes good = encoded({.length = 100});
   EXPECT_TRUE(SegmentHeader::decode(good, 116).has_value());
-  refused(good, 15, "of 15 bytes");
-  refused(good, 0, "of 0 bytes");
-  refused(good, 115, "says that 100 bytes follow its header; it has 99");
-  refused(good, 117, "it has 101");
+  refused(good, 15, "its 15 bytes are less");
+  refused(good, 0, "its 0 bytes are less");
+  refused(good, 115, "its header announces 100 bytes, but 99 bytes follow");
+  refused(good, 117, "but 101 bytes follow");
   HeaderBytes kind = good;
   kind[0] = std::byte{0};
-  refused(kind, 116, "unknown kind 0");
+  refused(kind, 116, "its kind 0 is unknown");
   kind[0] = std::byte{200};
-  refused(kind, 116, "unknown kind 200");
+  refused(kind, 116, "its kind 200 is unknown");
   kind[0] = std::byte{2};
   kind[3] = std::byte{1};
-  refused(kind, 116, "unknown kind 16777218");
+  refused(kind, 116, "its kind 16777218 is unknown");
 }
 
 TEST(SegmentHeader, DataAndCreditsCanBeImmediateData) {

@@ -56,8 +56,8 @@ std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const QpAddress& local, 
   const CmLinkContext context{.local = messages_.id().local(),
                               .peer = messages_.id().peer(),
                               .wait = {.deadline = deadline, .cancel_fd = messages_.stop_fd(), .connection = this}};
-  if (requests_ != nullptr) return std::make_unique<AskedCmLink>(local.qpn, context, remote.qpn, requests_);
-  return std::make_unique<AskingCmLink>(local.qpn, context, token_);
+  if (requests_ != nullptr) return std::make_unique<PassiveCmLink>(local.qpn, context, remote.qpn, requests_);
+  return std::make_unique<ActiveCmLink>(local.qpn, context, token_);
 }
 
 Result<std::optional<RdmaWay>> CmConnector::rdma_way() const {
@@ -67,8 +67,9 @@ Result<std::optional<RdmaWay>> CmConnector::rdma_way() const {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   int mask = 0;
-  const Status asked = verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask),
-                                             "learn from rdma_cm by which GID it connects " + local_address());
+  const Status asked =
+      verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask),
+                            "get the GID from rdma_cm that it uses for the connection from " + local_address());
   if (!asked) return asked.error();
   if (attributes.ah_attr.is_global != 0) way.gid_index = attributes.ah_attr.grh.sgid_index;
   return std::optional(way);

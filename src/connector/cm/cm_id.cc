@@ -32,10 +32,11 @@ int timeout_ms(Deadline deadline) {
 Error not_resolved(const CmEvent& event, const std::string& what) {
   const int number = event.status < 0 ? -event.status : event.status;
   if (event.type == RDMA_CM_EVENT_ADDR_ERROR && (number == ENODEV || number == EADDRNOTAVAIL || number == 0)) {
-    return make_error(Errc::kNoDevice, "cannot " + what + ": no RDMA device of this host is on the way there");
+    return make_error(Errc::kNoDevice, "cannot " + what + ": the route to it uses no RDMA device of this host");
   }
   const std::error_code code = number == ETIMEDOUT ? std::error_code(Errc::kTimeout) : verbs::os_error(number);
-  return make_error(code, "cannot " + what + ": " + event.to_text() + "; is there a route, and does the host answer?");
+  return make_error(
+      code, "cannot " + what + ": " + event.to_text() + "; check that a route exists and that the host answers");
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ Status CmWait::sleep_on(int fd) const {
     if (ready < 0 && last_system_error() != std::errc::interrupted) return {};  // out of memory: the caller looks again
     if (ready > 0 && waited[0].revents != 0) return {};
     if (ready > 0 && waited[1].revents != 0) return make_error(Errc::kStopped, "stopped while connecting");
-    if (deadline.passed()) return make_error(Errc::kTimeout, "nothing came until the deadline");
+    if (deadline.passed()) return make_error(Errc::kTimeout, "no event arrived before the deadline");
   }
 }
 
@@ -81,14 +82,15 @@ Result<std::unique_ptr<CmId>> CmId::create() {
   std::unique_ptr<CmId> made(new CmId);
   if (Status status = made->open_channel(); !status) return status.error();
   const int returned = rdma_create_id(made->channel_, &made->id_, nullptr, RDMA_PS_TCP);
-  if (Status status = verbs::from_minus_one(returned, "make an rdma_cm id"); !status) return status.error();
+  if (Status status = verbs::from_minus_one(returned, "create an rdma_cm id"); !status) return status.error();
   return made;
 }
 
 Result<std::unique_ptr<CmId>> CmId::adopt(rdma_cm_id* incoming) {
   std::unique_ptr<CmId> made(new CmId);
   Status status = made->open_channel();
-  if (status) status = verbs::from_minus_one(rdma_migrate_id(incoming, made->channel_), "take over a connection");
+  if (status)
+    status = verbs::from_minus_one(rdma_migrate_id(incoming, made->channel_), "take over an incoming connection");
   if (!status) {
     rdma_reject(incoming, nullptr, 0);
     rdma_destroy_id(incoming);
@@ -100,7 +102,7 @@ Result<std::unique_ptr<CmId>> CmId::adopt(rdma_cm_id* incoming) {
 
 CmId::~CmId() {
   if (id_ != nullptr && rdma_destroy_id(id_) != 0) {
-    RDMACOMM_LOG(ERROR) << "cannot give up an rdma_cm id: " << last_system_error().message();
+    RDMACOMM_LOG(ERROR) << "cannot destroy an rdma_cm id: " << last_system_error().message();
   }
   if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
 }

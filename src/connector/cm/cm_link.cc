@@ -11,7 +11,7 @@ Status CmLink::attributes(ibv_qp_state to, ibv_qp_attr& attributes) {
   attributes.qp_state = to;
   int mask = 0;
   return verbs::from_minus_one(rdma_init_qp_attr(id_->get(), &attributes, &mask),
-                               "learn from rdma_cm how to move a queue pair to " + verbs::to_text(to));
+                               "get the attributes from rdma_cm that move a queue pair to " + verbs::to_text(to));
 }
 
 rdma_conn_param CmLink::parameters(std::span<const std::byte> private_data) const {
@@ -29,7 +29,7 @@ Error CmLink::failed(const CmEvent& event) const {
   return make_error(code, "cannot connect a queue pair to " + peer_ + " by rdma_cm: " + event.to_text());
 }
 
-Status AskingCmLink::begin(const verbs::LinkOptions& options) {
+Status ActiveCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
   auto id = CmId::towards(context_.peer, context_.local, options.traffic_class, context_.wait);
   if (!id) return id.status();
@@ -40,30 +40,36 @@ Status AskingCmLink::begin(const verbs::LinkOptions& options) {
   if (!asked) return asked;
   auto event = id_->await_event(context_.wait);
   if (!event)
-    return make_error(event.code(), "no answer for a queue pair from " + peer_ + ": " + event.error().context);
+    return make_error(event.code(),
+                      peer_ + " did not answer the request to connect a queue pair: " + event.error().context);
   const bool answered = event->type == RDMA_CM_EVENT_CONNECT_RESPONSE || event->type == RDMA_CM_EVENT_ESTABLISHED;
   return answered ? Status() : failed(*event);
 }
 
-Status AskingCmLink::finish() {
+Status ActiveCmLink::finish() {
   if (device_moves_queue_pair()) return {};
-  return verbs::from_minus_one(rdma_establish(id_->get()), "confirm a queue pair to " + peer_ + " by rdma_cm");
+  return verbs::from_minus_one(rdma_establish(id_->get()),
+                               "confirm the connection of a queue pair to " + peer_ + " by rdma_cm");
 }
 
-Status AskedCmLink::begin(const verbs::LinkOptions& options) {
+Status PassiveCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
   auto id = requests_->take(remote_qpn_, context_.wait);
-  if (!id) return make_error(id.code(), peer_ + " did not ask for its queue pair's connection: " + id.error().context);
+  if (!id)
+    return make_error(id.code(), peer_ + " did not request the connection of its queue pair: " + id.error().context);
   id_ = std::move(*id);
   return {};
 }
 
-Status AskedCmLink::finish() {
+Status PassiveCmLink::finish() {
   rdma_conn_param with = parameters({});
-  Status accepted = verbs::from_minus_one(rdma_accept(id_->get(), &with), "accept a queue pair of " + peer_);
+  Status accepted =
+      verbs::from_minus_one(rdma_accept(id_->get(), &with), "accept the connection of a queue pair of " + peer_);
   if (!accepted) return accepted;
   auto event = id_->await_event(context_.wait);
-  if (!event) return make_error(event.code(), peer_ + " did not confirm a queue pair: " + event.error().context);
+  if (!event)
+    return make_error(event.code(),
+                      peer_ + " did not confirm the connection of a queue pair: " + event.error().context);
   return event->type == RDMA_CM_EVENT_ESTABLISHED ? Status() : failed(*event);
 }
 

@@ -38,9 +38,9 @@ class CmLink : public verbs::QueuePairLink {
 };
 
 /// The client's half.
-class AskingCmLink final : public CmLink {
+class ActiveCmLink final : public CmLink {
  public:
-  AskingCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint64_t token)
+  ActiveCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint64_t token)
       : CmLink(qpn, context), token_(token) {}
   [[nodiscard]] Status begin(const verbs::LinkOptions& options) override;
   [[nodiscard]] Status finish() override;
@@ -50,11 +50,11 @@ class AskingCmLink final : public CmLink {
 };
 
 /// The server's half.
-class AskedCmLink final : public CmLink {
+class PassiveCmLink final : public CmLink {
  public:
   /// remote_qpn: the queue pair that will send the request.
-  AskedCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint32_t remote_qpn,
-              std::shared_ptr<CmRequests> requests)
+  PassiveCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint32_t remote_qpn,
+                std::shared_ptr<CmRequests> requests)
       : CmLink(qpn, context), remote_qpn_(remote_qpn), requests_(std::move(requests)) {}
   [[nodiscard]] Status begin(const verbs::LinkOptions& options) override;
   [[nodiscard]] Status finish() override;

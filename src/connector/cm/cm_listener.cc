@@ -19,13 +19,13 @@ Error cannot_listen_by_cm(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen by rdma_cm at " + address.to_text();
   // rdma_cm also returns "not available" if two programs use one port and one of them listens at every address.
   if (code == std::errc::address_not_available && !is_of_this_host(address)) {
-    return make_error(code, what + ": that address is not of this host; see `ip address`");
+    return make_error(code, what + ": this host does not have that address; see `ip address`");
   }
   if (code == std::errc::address_in_use || code == std::errc::address_not_available) {
     return make_error(std::make_error_code(std::errc::address_in_use), what + ": another program listens there");
   }
   if (code == std::errc::no_such_device) {
-    return make_error(Errc::kNoDevice, what + ": that address is not of an RDMA device; see `rdma link`");
+    return make_error(Errc::kNoDevice, what + ": no RDMA device of this host has that address; see `rdma link`");
   }
   return make_error(code, what);
 }
@@ -35,14 +35,15 @@ std::string device_is_gone(const CmId& listening) {
   const ibv_context* context = listening.get()->verbs;
   const std::string device = context == nullptr ? "the RDMA device" : ibv_get_device_name(context->device);
   return device + " of " + listening.local().to_text() +
-         " was removed: nobody is heard there by rdma_cm any more, also when it comes back; restart the server then";
+         " was removed: this server accepts no more connections by rdma_cm there, even if the device comes back; "
+         "restart the server then";
 }
 
 /// Refuses a connection with our private data, by which the peer recognizes this protocol.
 void refuse(rdma_cm_id* id) {
-  const auto words = CmPrivateData{}.encode();
-  if (rdma_reject(id, words.data(), static_cast<std::uint8_t>(words.size())) != 0) {
-    RDMACOMM_VLOG(2) << "a connection that was to be refused is gone already";
+  const auto reason = CmPrivateData{}.encode();
+  if (rdma_reject(id, reason.data(), static_cast<std::uint8_t>(reason.size())) != 0) {
+    RDMACOMM_VLOG(2) << "a connection to be refused has already ended";
   }
 }
 
@@ -124,7 +125,7 @@ void CmListener::run() {
           if (event) handle(*event, *id);
           return Status();
         });
-        if (!handled) warn("a connection by rdma_cm is lost", handled.error());
+        if (!handled) warn("lost an incoming connection by rdma_cm", handled.error());
       }
     }
   }
@@ -141,7 +142,7 @@ void CmListener::handle(const CmEvent& event, const CmId& listening) {
     return;
   }
   auto id = CmId::adopt(event.id);
-  if (!id) return warn("a connection by rdma_cm is lost", id.error());
+  if (!id) return warn("lost an incoming connection by rdma_cm", id.error());
   sort_in({.id = std::move(*id), .data = *data});
 }
 
@@ -163,7 +164,8 @@ void CmListener::sort_in(Request request) {
 void CmListener::warn(const std::string& what, const Error& why) {
   const auto others = pace_->due();
   if (!others) return;
-  const std::string count = *others == 0 ? "" : "; and " + std::to_string(*others) + " more like it lately";
+  const std::string count =
+      *others == 0 ? "" : "; and " + std::to_string(*others) + " more since the last such warning";
   RDMACOMM_LOG(WARNING) << what << ": " << why.message() << count;
 }
 

@@ -23,13 +23,14 @@ std::vector<std::byte> CmPrivateData::encode() const {
 Result<CmPrivateData> CmPrivateData::decode(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   if (reader.get<std::uint32_t>() != kHandshakeMagic) {
-    return make_error(Errc::kBadMessage, "private data of rdma_cm that is not rdmacomm's: another program");
+    return make_error(Errc::kBadMessage,
+                      "rdma_cm private data that is not rdmacomm's: does another program use this port?");
   }
   const auto version = reader.get<std::uint16_t>();
   if (reader.ok() && version != kHandshakeVersion) {
-    return make_error(Errc::kVersionMismatch, "the peer speaks version " + std::to_string(version) +
-                                                  " of the handshake, this side version " +
-                                                  std::to_string(kHandshakeVersion) + "; update the older one");
+    return make_error(Errc::kVersionMismatch, "handshake version " + std::to_string(version) + "; version " +
+                                                  std::to_string(kHandshakeVersion) +
+                                                  " was expected; update the older program");
   }
   CmPrivateData data;
   const auto purpose = reader.get<std::uint16_t>();
@@ -39,7 +40,7 @@ Result<CmPrivateData> CmPrivateData::decode(std::span<const std::byte> bytes) {
   data.slots = reader.get<std::uint16_t>();
   (void)reader.get<std::uint16_t>();  // reserved
   data.slot_bytes = reader.get<std::uint32_t>();
-  if (!reader.ok()) return make_error(Errc::kBadMessage, "private data of rdma_cm that ends too early");
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "incomplete rdma_cm private data");
   if (data.purpose != CmPurpose::kMessages && data.purpose != CmPurpose::kQueuePair) {
     return make_error(Errc::kBadMessage,
                       "a connection for purpose " + std::to_string(purpose) + ", which this version does not know");

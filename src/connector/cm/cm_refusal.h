@@ -8,8 +8,8 @@
 
 namespace rdmacomm {
 
-/// The error "nobody listens at `where`". said: the evidence for it.
-[[nodiscard]] Error nobody_listens(const std::string& where, const std::string& said);
+/// The error "no server listens by rdma_cm at `where`". reason - the evidence for it.
+[[nodiscard]] Error no_listener(const std::string& where, const std::string& reason);
 
 /// The error for an `event` other than RDMA_CM_EVENT_ESTABLISHED: std::errc::connection_refused: no program listens at
 /// `where`; kPeerRefused, kVersionMismatch: the listener refuses; kTimeout: no answer; else the event's errno.

@@ -22,7 +22,7 @@ Result<std::unique_ptr<CmId>> CmRequests::take(std::uint32_t qpn, const CmWait& 
     {
       const std::lock_guard lock(mutex_);
       arrived_.clear();
-      if (closed_) return make_error(Errc::kStopped, "the connection was shut down on this side");
+      if (closed_) return make_error(Errc::kStopped, "the connection was shut down locally");
       if (auto taken = waiting_.extract(qpn)) return std::move(taken.mapped());
     }
     if (Status slept = wait.sleep_on(arrived_.fd()); !slept) return slept.error();

@@ -109,8 +109,8 @@ CmPrivateData CmStream::introduction(std::uint64_t token) const {
 Status CmStream::take_over(const CmPrivateData& peer) {
   if (peer.slots < 2 || peer.slot_bytes != kSlotBytes) {
     return make_error(Errc::kBadMessage, "the peer offers " + std::to_string(peer.slots) + " receives of " +
-                                             std::to_string(peer.slot_bytes) +
-                                             " bytes; this side needs at least 2 of " + std::to_string(kSlotBytes));
+                                             std::to_string(peer.slot_bytes) + " bytes; at least 2 receives of " +
+                                             std::to_string(kSlotBytes) + " bytes are needed");
   }
   window_.emplace(kSlots, peer.slots);
   return {};
@@ -124,9 +124,9 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   Status status =
       verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
   // iWARP devices connect by TCP, and some report the result at once.
-  if (status.code() == std::errc::connection_refused) return nobody_listens(peer_text_, "TCP said so");
+  if (status.code() == std::errc::connection_refused) return no_listener(peer_text_, "TCP refused the connection");
   if (status.code() == std::errc::timed_out)
-    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (TCP said so)");
+    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (the TCP connection timed out)");
   if (!status) return status.error();
   auto event = id_->await_event(wait);
   if (!event) return make_error(event.code(), "no answer by rdma_cm from " + peer_text_ + ": " + event.error().context);
@@ -134,7 +134,7 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   auto answer = CmPrivateData::decode(event->private_data);
   if (!answer) return make_error(answer.code(), peer_text_ + " answered with " + answer.error().context);
   if (status = take_over(*answer); !status) return status.error();
-  may_speak_ = true;
+  may_send_ = true;
   return answer;
 }
 
@@ -184,7 +184,7 @@ Transfer CmStream::send(std::span<const std::byte> bytes) {
 }
 
 bool CmStream::may_send() const {
-  return may_speak_ && !gone_ && !stopped_ && !failed() && window_->may_send() && !free_send_slots_.empty();
+  return may_send_ && !gone_ && !stopped_ && !failed() && window_->may_send() && !free_send_slots_.empty();
 }
 
 bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flags) {
@@ -220,7 +220,7 @@ void CmStream::give_back(std::uint32_t slot) {
 }
 
 void CmStream::give_credits() {
-  const bool may = may_speak_ && !gone_ && !stopped_ && !failed() && !free_send_slots_.empty();
+  const bool may = may_send_ && !gone_ && !stopped_ && !failed() && !free_send_slots_.empty();
   if (may && window_->should_give()) (void)post_segment({}, 0);
 }
 
@@ -277,9 +277,9 @@ void CmStream::take_completion(const ibv_wc& completion) {
 void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
   const auto header = CmSegment::decode(std::span(receive_slot(slot), std::min(bytes, kSlotBytes)));
   if (!header || !window_->received(header->credits)) {
-    return fail("it sent " + std::to_string(bytes) + " bytes that are no segment: a defect of its program");
+    return fail("it sent " + std::to_string(bytes) + " bytes that are not a valid segment: a bug in its program");
   }
-  may_speak_ = true;
+  may_send_ = true;
   if ((header->flags & CmSegment::kLast) != 0) peer_ended_ = true;
   if (header->length == 0) return give_back(slot);
   arrived_.push_back({.slot = slot, .begin = kHeaderBytes, .end = kHeaderBytes + header->length});
@@ -296,7 +296,7 @@ void CmStream::take_cm_events() {
         fail(std::string("the RDMA device ") + id_->get()->verbs->device->name + " is being removed",
              Errc::kDeviceLost);
         break;
-      default: fail("rdma_cm says: " + event->to_text());
+      default: fail("rdma_cm reports: " + event->to_text());
     }
   }
 }

@@ -112,7 +112,7 @@ class CmStream final : public ByteStream {
   std::deque<Segment> arrived_;
   std::vector<std::uint32_t> free_send_slots_;
   unsigned unacknowledged_events_ = 0;
-  bool may_speak_ = false;  ///< iWARP: the server must not send before the client has
+  bool may_send_ = false;  ///< iWARP: the server must not send before the client has
   bool peer_ended_ = false;
   bool gone_ = false;  ///< the connection has ended
   bool stopped_ = false;

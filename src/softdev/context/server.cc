@@ -146,7 +146,7 @@ bool Server::look_after(const Watched& watched, std::uint32_t events) {
   const auto peer = watched.peer.lock();
   const bool lives = (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) == 0;
   if (lives) {
-    if (peer != nullptr) peer->tell_kept();
+    if (peer != nullptr) peer->send_kept_reports();
     return peer != nullptr;
   }
   if (peer != nullptr) peer->mark_dead();

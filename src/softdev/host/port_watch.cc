@@ -154,16 +154,16 @@ void PortWatch::read_messages() {
 void PortWatch::take_gids(std::vector<ibv_gid_entry> gids) {
   if (same_table(gids, gids_)) return;
   gids_ = std::move(gids);
-  tell(IBV_EVENT_GID_CHANGE);
+  report(IBV_EVENT_GID_CHANGE);
 }
 
 void PortWatch::take_links(HostLinks links) {
   const bool was_up = links_.any_up();
   links_ = std::move(links);
-  if (links_.any_up() != was_up) tell(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+  if (links_.any_up() != was_up) report(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
 }
 
-void PortWatch::tell(ibv_event_type type) {
+void PortWatch::report(ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;
   event.element.port_num = 1;

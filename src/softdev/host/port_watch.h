@@ -60,7 +60,7 @@ class PortWatch {
   void read_messages();
   void take_links(HostLinks links);
   void take_gids(std::vector<ibv_gid_entry> gids);
-  void tell(ibv_event_type type);
+  void report(ibv_event_type type);
 
   EventQueue& events_;
   DeviceIdentity identity_;

@@ -250,8 +250,8 @@ int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* valu
   return 0;
 }
 
-void Peer::tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
-                std::uint64_t operand) noexcept {
+void Peer::send_report(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
+                       std::uint64_t operand) noexcept {
   Request request;
   request.kind = kind;
   request.qpn = qpn;
@@ -271,7 +271,7 @@ void Peer::keep_reports_with(std::function<void(bool)> watch) {
   watch_ = std::move(watch);
 }
 
-void Peer::tell_kept() noexcept {
+void Peer::send_kept_reports() noexcept {
   const std::scoped_lock lock(reports_mutex_);
   while (!kept_reports_.empty()) {
     if (!send_at_once(socket_.get(), bytes_of(kept_reports_.front())) && errno == EAGAIN) break;

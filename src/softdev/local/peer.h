@@ -88,20 +88,20 @@ class Peer {
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Reports to the target that a request broke its rules. Does not wait for an answer.
   void report_failure(std::uint32_t qpn, ibv_event_type event, std::uint32_t life) noexcept {
-    tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event), life);
+    send_report(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event), life);
   }
   /// Reports to the target that its shared receive queue has fewer receives than its limit.
-  void report_limit(std::uint32_t qpn) noexcept { tell(RequestKind::kLimit, qpn, 0, 0); }
+  void report_limit(std::uint32_t qpn) noexcept { send_report(RequestKind::kLimit, qpn, 0, 0); }
   /// Reports to a target that went down during a request that the request has ended.
-  void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
+  void report_release(std::uint32_t qpn) noexcept { send_report(RequestKind::kReleased, qpn, 0, 0); }
   /// Reports to the target that the result of attach(qpn, own_qpn) is unmapped.
-  void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { tell(RequestKind::kDetach, qpn, own_qpn, 0); }
+  void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { send_report(RequestKind::kDetach, qpn, own_qpn, 0); }
   /// A report that does not fit into the socket (the target is stopped) is kept and sent later, after all earlier ones.
   /// So no thread waits for a target that does not read. `watch` is called with true if a report is kept: call
-  /// tell_kept() when the socket becomes writable.
+  /// send_kept_reports() when the socket becomes writable.
   void keep_reports_with(std::function<void(bool wanted)> watch);
   /// Sends the kept reports that fit into the socket. Then calls `watch`; true: some reports are left.
-  void tell_kept() noexcept;
+  void send_kept_reports() noexcept;
 
  private:
   struct MappedRegistration {
@@ -118,8 +118,8 @@ class Peer {
   /// Each process proves to the other that they may share memory. Returns 0 and `answer` with the peer's proof, or an
   /// errno value.
   int prove_locked(Answer& answer);
-  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
-            std::uint64_t operand = 0) noexcept;
+  void send_report(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
+                   std::uint64_t operand = 0) noexcept;
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);

@@ -22,7 +22,7 @@ def symbols_of(nm, library):
     for line in listing.splitlines():
         match = re.fullmatch(r"[0-9a-f]+ (?:([0-9a-f]+) )?(\w) ([\w.]+)(?:(@@?)([\w.]+))?", line)
         if match is None:
-            raise SystemExit(f"generate_dropin.py: what {nm} says of {library} is not understood: {line}")
+            raise SystemExit(f"generate_dropin.py: cannot understand this line that {nm} printed for {library}: {line}")
         size, kind, name, ats, version = match.groups()
         found.append(Symbol(kind, int(size or "0", 16), name, version, ats == "@@"))
     return found

@@ -87,7 +87,7 @@ bool QpTcp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid&
   return !qp_.route_.by_memory && qp_.attributes_.dest_qp_num == initiator_qpn && verbs::equal(qp_.route_.target, from);
 }
 
-bool QpTcp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
+bool QpTcp::has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept {
   if (!is_connected_.load(std::memory_order_acquire)) return false;
   const std::scoped_lock guard(qp_.send_lock_);
   return wire_ != nullptr && qp_.attributes_.dest_qp_num == target_qpn && wire_->greeting().token == token;
@@ -141,7 +141,7 @@ template <typename Work>
 auto QpTcp::with_wire(TcpConnection& connection, Work&& work) noexcept {
   const BiasedGuard guard(qp_.send_lock_);
   const std::uint32_t reported = qp_.send_reported_;
-  const bool is_mine = wire_ != nullptr && wire_->goes_by(connection);
+  const bool is_mine = wire_ != nullptr && wire_->uses(connection);
   const auto result = work(is_mine ? wire_.get() : nullptr);
   if (is_mine) take_answers_locked();
   if (is_mine && wire_->under_way() < qp_.pending_.size()) start_locked();
@@ -149,8 +149,8 @@ auto QpTcp::with_wire(TcpConnection& connection, Work&& work) noexcept {
   return result;
 }
 
-bool QpTcp::heard(TcpConnection& connection, std::uint32_t done) noexcept {
-  return with_wire(connection, [&](TcpWire* wire) { return wire == nullptr || wire->heard(done); });
+bool QpTcp::note_executed(TcpConnection& connection, std::uint32_t done) noexcept {
+  return with_wire(connection, [&](TcpWire* wire) { return wire == nullptr || wire->note_executed(done); });
 }
 
 bool QpTcp::take(TcpConnection& connection, const TcpAnswer& answer) noexcept {
@@ -171,16 +171,16 @@ void QpTcp::lose(TcpConnection& connection) noexcept {
   const BiasedGuard guard(qp_.send_lock_);
   const std::uint32_t reported = qp_.send_reported_;
   if (wire_ != nullptr) {
-    if (wire_->goes_by(connection)) wire_->lose();
+    if (wire_->uses(connection)) wire_->lose();
     // A queue pair that accepts no requests and has none to send does not connect again.
     if (qp_.view_.shared->link.load(std::memory_order_relaxed) != 0 || !qp_.pending_.empty()) advance_locked();
   }
   qp_.notify_sender(reported);
 }
 
-void QpTcp::leave(TcpConnection& connection, bool for_good) noexcept {
+void QpTcp::note_closing(TcpConnection& connection, bool for_good) noexcept {
   const BiasedGuard guard(qp_.send_lock_);
-  if (wire_ == nullptr || !wire_->goes_by(connection)) return;
+  if (wire_ == nullptr || !wire_->uses(connection)) return;
   wire_->lose();
   if (for_good) wire_->refuse();
 }
@@ -188,7 +188,7 @@ void QpTcp::leave(TcpConnection& connection, bool for_good) noexcept {
 void QpTcp::send_by(TcpConnection& connection) noexcept {
   const BiasedGuard guard(qp_.send_lock_);
   const std::uint32_t reported = qp_.send_reported_;
-  const bool is_mine = wire_ != nullptr && wire_->goes_by(connection);
+  const bool is_mine = wire_ != nullptr && wire_->uses(connection);
   connection.respond(is_mine ? wire_.get() : nullptr);
   if (is_mine) advance_locked();
   qp_.notify_sender(reported);

@@ -38,18 +38,18 @@ class QpTcp final : public TcpOwner {
   void advance_locked() noexcept;
 
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept override;
-  [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept override;
+  [[nodiscard]] bool has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept override;
   [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept override;
   void connect_now() noexcept override;
   [[nodiscard]] bool connects() noexcept override;
   [[nodiscard]] bool is_one_way() noexcept override;
   void advance() noexcept override;
   void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept override;
-  [[nodiscard]] bool heard(TcpConnection& connection, std::uint32_t done) noexcept override;
+  [[nodiscard]] bool note_executed(TcpConnection& connection, std::uint32_t done) noexcept override;
   [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept override;
   [[nodiscard]] Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept override;
   void lose(TcpConnection& connection) noexcept override;
-  void leave(TcpConnection& connection, bool for_good) noexcept override;
+  void note_closing(TcpConnection& connection, bool for_good) noexcept override;
   void send_by(TcpConnection& connection) noexcept override;
 
  private:

@@ -25,7 +25,7 @@ std::string domain_names() {
   return "rdmacomm/soft0/xrcd/" + std::to_string(geteuid()) + "/";
 }
 
-std::uint64_t number_nobody_has() {
+std::uint64_t random_number() {
   std::random_device random;
   return std::uint64_t{random()} << 32 | random();
 }
@@ -36,14 +36,14 @@ std::uint64_t number_nobody_has() {
 UniqueFd enter_alone(const std::string& domain) {
   constexpr std::chrono::seconds kLongest{5};  // the current owner may have lost its core
   const auto end = std::chrono::steady_clock::now() + kLongest;
-  const std::string door = domain_names() + "door/" + domain;
-  const std::string own = std::to_string(number_nobody_has());
+  const std::string prefix = domain_names() + "entry/" + domain;
+  const std::string own = std::to_string(random_number());
   UniqueFd inside;
   while (std::chrono::steady_clock::now() < end) {
-    const std::vector<std::string> names = bound_names(door);
+    const std::vector<std::string> names = bound_names(prefix);
     if (inside && names.size() <= 1) return inside;
     if (!inside && names.empty()) {
-      inside = bind_to(std::string(1, '\0') + door + own);
+      inside = bind_to(std::string(1, '\0') + prefix + own);
       if (!inside) return inside;
       continue;
     }
@@ -64,7 +64,7 @@ SoftXrcd::SoftXrcd(const Premises& premises, SharedBlock block)
 int SoftXrcd::enter(int fd, int flags) {
   if (fd == -1) {
     if ((flags & O_CREAT) == 0) return EINVAL;
-    identity_ = {~std::uint64_t{0}, number_nobody_has()};
+    identity_ = {~std::uint64_t{0}, random_number()};
     return 0;
   }
   struct stat file {};
@@ -79,11 +79,11 @@ int SoftXrcd::enter(int fd, int flags) {
   // The errno values are the same as in the kernel, drivers/infiniband/core/uverbs_cmd.c.
   if (!exists && (flags & O_CREAT) == 0) return EAGAIN;
   if (exists && (flags & O_EXCL) != 0) return EINVAL;
-  marker_ = bind_to(std::string(1, '\0') + domain_names() + domain + std::to_string(number_nobody_has()));
+  marker_ = bind_to(std::string(1, '\0') + domain_names() + domain + std::to_string(random_number()));
   return marker_ ? 0 : errno;
 }
 
-void SoftXrcd::leave() noexcept {
+void SoftXrcd::detach_context() noexcept {
   marker_.reset();
   file_.reset();
   segment_.free(nowhere_.take_block());

@@ -27,7 +27,7 @@ class SoftXrcd : public ibv_xrcd {
   /// Finds or creates the domain of the file behind `fd`; -1: a new private one. Returns 0, or an errno value.
   [[nodiscard]] int enter(int fd, int flags);
   /// The context is closed while this object still exists.
-  void leave() noexcept;
+  void detach_context() noexcept;
   [[nodiscard]] const XrcIdentity& identity() const noexcept { return identity_; }
   /// A completion queue for queue pairs that have none.
   [[nodiscard]] SoftCq& nowhere() noexcept { return nowhere_; }

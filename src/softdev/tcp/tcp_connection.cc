@@ -24,7 +24,7 @@ constexpr std::size_t kFewBytes = 256;
 /// Maximum number of frames, or parts of them, before other connections continue.
 constexpr int kMaxSteps = 256;
 /// Time limit for the peer to close.
-constexpr std::chrono::seconds kFarewell{10};
+constexpr std::chrono::seconds kClosingTime{10};
 /// The data of a longer READ bypass the buffer.
 constexpr std::uint32_t kLongRead = 16 * 1024;
 
@@ -51,7 +51,7 @@ int TcpConnection::send(TcpWire* requests) {
     const bool in_request = requests != nullptr && requests->is_in_request();
     const std::span<std::byte> answers = in_request ? std::span<std::byte>() : output_.bytes();
     if (!answers.empty()) pieces[count++] = {answers.data(), answers.size()};
-    const std::uint32_t done = output_.sayable(own_ == nullptr ? 0 : own_->messages_polled());
+    const std::uint32_t done = output_.reportable(own_ == nullptr ? 0 : own_->messages_polled());
     if (requests != nullptr) count += requests->gather(std::span(pieces).subspan(count), done);
     if (count == 0) {
       if (!output_.has_responses()) want_output(false);
@@ -61,7 +61,7 @@ int TcpConnection::send(TcpWire* requests) {
     const std::size_t of_answers = std::min(moved.bytes, answers.size());
     if (of_answers != 0) output_.sent(of_answers);
     if (moved.bytes > of_answers) {
-      if (!in_request) output_.said(done);
+      if (!in_request) output_.note_reported(done);
       requests->sent(moved.bytes - of_answers);
     }
     if (moved.error == EAGAIN) want_output(true);
@@ -95,13 +95,13 @@ void TcpConnection::want_output(bool wanted) noexcept {
   service_.change_connection(socket(), ends_.id, wanted);
 }
 
-void TcpConnection::leave_to_polls(bool left) {
-  left_to_polls_ = left;
+void TcpConnection::set_read_by_polls(bool by_polls) {
+  read_by_polls_ = by_polls;
   watch_or_not();
 }
 
 void TcpConnection::watch_or_not() {
-  const bool is_watched = !left_to_polls_ && !(target_ && target_->stands_still());
+  const bool is_watched = !read_by_polls_ && !(target_ && target_->stands_still());
   if (std::exchange(is_watched_, is_watched) == is_watched) return;
   if (!is_watched) return service_.unwatch_connection(socket());
   bool wants_output = blocked_.load();
@@ -114,7 +114,7 @@ void TcpConnection::watch_or_not() {
 }
 
 void TcpConnection::cut() noexcept {
-  (void)shutdown(socket(), is_leaving_.load(std::memory_order_relaxed) ? SHUT_WR : SHUT_RDWR);
+  (void)shutdown(socket(), is_closing_.load(std::memory_order_relaxed) ? SHUT_WR : SHUT_RDWR);
 }
 
 bool TcpConnection::go_first(std::span<const iovec> pieces) {
@@ -171,7 +171,7 @@ void TcpConnection::answer_what_is_owed() {
   if (own_ == nullptr) return;
   {
     const BiasedGuard guard(own_->send_lock());
-    output_.say_done();
+    output_.report_done();
   }
   send_all();
 }
@@ -182,21 +182,21 @@ bool TcpConnection::progress() {
   input_.begin_round();
   if (stage_ == Stage::kServing) serve();
   watch_or_not();
-  if (stage_ == Stage::kLeaving) return linger();
+  if (stage_ == Stage::kClosing) return linger();
   return stage_ == Stage::kServing;
 }
 
 void TcpConnection::serve() {
-  must_send_ = has_news_ = blocked_.load(std::memory_order_relaxed) || waits();
+  must_send_ = has_received_ = blocked_.load(std::memory_order_relaxed) || waits();
   if (waits()) end_if_over(target_->look_again());
   has_more_ = true;
   for (int steps = 0; has_more_ && steps < kMaxSteps && stage_ == Stage::kServing; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
-    has_news_ = has_news_ || next != TcpStep::kWait;
+    has_received_ = has_received_ || next != TcpStep::kWait;
     end_if_over(next);
   }
-  must_send_ = output_.take_news() || must_send_;
+  must_send_ = output_.take_reported() || must_send_;
   if (must_send_ && stage_ == Stage::kServing) send_all();
 }
 
@@ -224,8 +224,8 @@ TcpStep TcpConnection::take_request() {
   input_.take(request);
   // First completes the local requests that the peer has answered. Only then the message that may be its reaction is
   // executed.
-  if (request.done != heard_ && !own_->heard(*this, request.done)) return TcpStep::kBroken;
-  heard_ = request.done;
+  if (request.done != peer_executed_ && !own_->note_executed(*this, request.done)) return TcpStep::kBroken;
+  peer_executed_ = request.done;
   const TcpStep step = target_->begin(request);
   in_stream_ = target_->in_stream();
   return step;
@@ -234,7 +234,7 @@ TcpStep TcpConnection::take_request() {
 TcpStep TcpConnection::take_answer() {
   TcpAnswer answer;
   input_.take(answer);
-  heard_ = answer.done;
+  peer_executed_ = answer.done;
   if (!own_->take(*this, answer)) return TcpStep::kBroken;
   if (answer.kind != TcpAnswer::kDone) must_send_ = true;  // the local requests may continue in another way now
   if (answer.kind != TcpAnswer::kPayload) return TcpStep::kGoOn;
@@ -252,12 +252,12 @@ TcpStep TcpConnection::bring() {
 // ---- Ends
 
 void TcpConnection::end_if_over(TcpStep step) {
-  if (step == TcpStep::kLeave || step == TcpStep::kBroken) end(step);
+  if (step == TcpStep::kClose || step == TcpStep::kBroken) end(step);
 }
 
 void TcpConnection::end(TcpStep how) {
-  stage_ = how == TcpStep::kLeave ? Stage::kLeaving : Stage::kOver;
-  if (stage_ == Stage::kLeaving) is_leaving_ = true;
+  stage_ = how == TcpStep::kClose ? Stage::kClosing : Stage::kOver;
+  if (stage_ == Stage::kClosing) is_closing_ = true;
   if (stage_ == Stage::kOver) {
     cut();
     own_->lose(*this);
@@ -265,12 +265,12 @@ void TcpConnection::end(TcpStep how) {
 }
 
 bool TcpConnection::linger() {
-  if (!leaving_since_) leaving_since_ = Clock::now();
-  if (Clock::now() - *leaving_since_ >= kFarewell) return false;
+  if (!closing_since_) closing_since_ = Clock::now();
+  if (Clock::now() - *closing_since_ >= kClosingTime) return false;
   send_all();
   if (blocked_.load(std::memory_order_relaxed)) return true;
-  if (own_ != nullptr) own_->leave(*this, target_ && target_->has_refused());
-  leave_queue_pair();
+  if (own_ != nullptr) own_->note_closing(*this, target_ && target_->has_refused());
+  drop_queue_pair();
   (void)shutdown(socket(), SHUT_WR);
   return input_.linger();
 }
@@ -281,17 +281,17 @@ bool TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
     const BiasedGuard guard(own_->send_lock());
     TcpAnswer answer;
     answer.kind = TcpAnswer::kUnreachable;
-    output_.say(answer);
+    output_.send_answer(answer);
   }
   answer_what_is_owed();
   if (stage_ != Stage::kServing) return true;
-  end(output_.is_reading() ? TcpStep::kBroken : TcpStep::kLeave);
-  if (!blocked_.load(std::memory_order_relaxed)) leave_queue_pair();
+  end(output_.is_reading() ? TcpStep::kBroken : TcpStep::kClose);
+  if (!blocked_.load(std::memory_order_relaxed)) drop_queue_pair();
   return true;
 }
 
 /// Drops the queue pair, which frees its memory if this is the last user.
-void TcpConnection::leave_queue_pair() {
+void TcpConnection::drop_queue_pair() {
   target_.reset();
   own_.reset();
 }

@@ -56,21 +56,21 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   [[nodiscard]] std::uint32_t events() const noexcept override { return 0; }
   [[nodiscard]] bool waits() const noexcept override { return target_ && target_->waits(); }
   [[nodiscard]] bool has_more() const noexcept override { return has_more_; }
-  [[nodiscard]] bool lingers() const noexcept override { return stage_ == Stage::kLeaving; }
+  [[nodiscard]] bool lingers() const noexcept override { return stage_ == Stage::kClosing; }
   [[nodiscard]] TcpStanding standing() const noexcept override {
-    return stage_ == Stage::kLeaving && own_ == nullptr ? TcpStanding::kOver : TcpStanding::kPeer;
+    return stage_ == Stage::kClosing && own_ == nullptr ? TcpStanding::kOver : TcpStanding::kPeer;
   }
   [[nodiscard]] bool owes_answer() const noexcept override { return stage_ == Stage::kServing && output_.owes(); }
   [[nodiscard]] bool owes_much() const noexcept override { return output_.owed() >= kMuch; }
   void answer_what_is_owed() override;
   bool forget(std::uint32_t qpn, bool comes_again) override;
-  [[nodiscard]] bool has_news() const noexcept override { return has_news_; }
+  [[nodiscard]] bool has_received() const noexcept override { return has_received_; }
   /// False between long messages: there epoll reports its socket when enough bytes have arrived.
   [[nodiscard]] bool is_brief() const noexcept override { return stage_ == Stage::kServing && !in_stream_; }
-  void leave_to_polls(bool left) override;
+  void set_read_by_polls(bool by_polls) override;
 
  private:
-  enum class Stage : std::uint8_t { kServing, kLeaving, kOver };
+  enum class Stage : std::uint8_t { kServing, kClosing, kOver };
   /// Upper bound of the requests that may wait for their answer while the connection has more to do.
   static constexpr std::uint32_t kMuch = 16;
 
@@ -83,7 +83,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   void end_if_over(TcpStep step);
   void end(TcpStep how);
   bool linger();
-  void leave_queue_pair();
+  void drop_queue_pair();
   void send_all();
   bool send_reading();
   [[nodiscard]] Moved send_pieces(std::span<iovec> pieces) noexcept;
@@ -96,19 +96,19 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   std::shared_ptr<TcpOwner> own_;  // nullptr: its queue pair does not use it any more
   const Ends ends_;
   Stage stage_ = Stage::kServing;
-  std::optional<std::chrono::steady_clock::time_point> leaving_since_;
+  std::optional<std::chrono::steady_clock::time_point> closing_since_;
   TcpInput input_;
   TcpOutput output_;
   std::optional<TcpTarget> target_;
   std::uint32_t bringing_ = 0;  // missing bytes of the data for a local READ
   bool in_stream_ = false;
   bool has_more_ = false;
-  bool has_news_ = false;
-  bool left_to_polls_ = false;
+  bool has_received_ = false;
+  bool read_by_polls_ = false;
   bool is_watched_ = true;               // its socket is in the epoll set
   bool must_send_ = false;               // output may wait that no other thread will send
-  std::uint32_t heard_ = 0;              // the number of executed requests that the peer last reported
-  std::atomic<bool> is_leaving_{false};  // nothing is read any more, but sent data must still arrive
+  std::uint32_t peer_executed_ = 0;      // the number of executed requests that the peer last reported
+  std::atomic<bool> is_closing_{false};  // nothing is read any more, but sent data must still arrive
   std::atomic<bool> blocked_{false};     // its socket is full; written under the send queue's lock
 };
 

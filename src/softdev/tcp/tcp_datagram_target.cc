@@ -70,7 +70,7 @@ bool TcpDatagramTarget::progress() {
   for (int steps = 0; has_more_ && steps < kMaxDatagrams; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
-    over_ = next == TcpStep::kLeave || next == TcpStep::kBroken;
+    over_ = next == TcpStep::kClose || next == TcpStep::kBroken;
   }
   return !over_;
 }

@@ -81,7 +81,7 @@ void TcpDatagrams::connect() {
   if (socket_) return;
   std::optional<TcpLink::Welcomed> welcomed = link_.advance();
   if (!welcomed) return;
-  link_.has_met();
+  link_.note_target_exists();
   socket_ = std::move(welcomed->socket);
   wants_output_ = false;
 }
@@ -103,7 +103,7 @@ void TcpDatagrams::advance() {
   if (unsent() == 0) return;
   connect();
   flush();
-  if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // another process may have the number later
+  if (link_.state() == TcpLink::State::kRefused) link_.allow_again();  // another process may have the number later
   if (out_done_ > kMaxUnsent) {
     out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
     out_done_ = 0;

@@ -7,7 +7,7 @@
 
 namespace rdmacomm::softdev {
 
-int TcpIntroduction::greet(int socket) noexcept {
+int TcpIntroduction::send_greeting(int socket) noexcept {
   if (is_sent()) return 0;
   TcpGreeting greeting = greeting_;
   iovec rest{reinterpret_cast<std::byte*>(&greeting) + sent_, sizeof(greeting) - sent_};

@@ -18,7 +18,7 @@ class TcpIntroduction {
   /// Starts again, on another connection.
   void begin() noexcept { sent_ = 0; }
   /// Sends the part of the greeting that `socket` accepts. Returns 0, or an errno value as tcp_send().
-  [[nodiscard]] int greet(int socket) noexcept;
+  [[nodiscard]] int send_greeting(int socket) noexcept;
   [[nodiscard]] bool has_begun() const noexcept { return sent_ != 0; }
   [[nodiscard]] bool is_sent() const noexcept { return sent_ == sizeof(greeting_); }
   /// The welcome, once the greeting is sent; no value: it has not arrived yet. kNotYet is also returned if the

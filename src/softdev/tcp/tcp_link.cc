@@ -71,7 +71,7 @@ TcpLink::TcpLink(TcpService& service, const Route& route, const TcpGreeting& gre
 std::optional<TcpLink::Welcomed> TcpLink::advance() {
   if (state_ == State::kClosed && Clock::now() >= next_try_) open();
   if (state_ != State::kOpening) return {};
-  greet();
+  send_greeting();
   if (state_ != State::kOpening || !introduction_.is_sent()) return {};
   return read_welcome();
 }
@@ -85,12 +85,12 @@ void TcpLink::open() {
   service_.watch_initiator(socket_.get(), greeting().initiator_qpn);
 }
 
-void TcpLink::greet() {
+void TcpLink::send_greeting() {
   if (introduction_.is_sent()) return;
-  const int error = introduction_.greet(socket_.get());
-  if (error == ECONNREFUSED && met_) return refuse();
+  const int error = introduction_.send_greeting(socket_.get());
+  if (error == ECONNREFUSED && target_existed_) return refuse();
   if (error != 0 && error != EAGAIN) return try_again();
-  met_ = met_ || introduction_.has_begun();
+  target_existed_ = target_existed_ || introduction_.has_begun();
   want_output(!introduction_.is_sent());
 }
 
@@ -117,8 +117,8 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
   return {};
 }
 
-void TcpLink::has_met() noexcept {
-  met_ = true;
+void TcpLink::note_target_exists() noexcept {
+  target_existed_ = true;
   socket_.reset();
   state_ = State::kClosed;
   next_try_ = {};

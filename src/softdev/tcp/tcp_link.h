@@ -52,17 +52,17 @@ class TcpLink {
   /// The next attempt is made at once, if at all.
   void hurry() noexcept { next_try_ = {}; }
   /// Call this when a connection to the peer was established.
-  void has_met() noexcept;
+  void note_target_exists() noexcept;
   void refuse();
   /// Allows new attempts after a refusal.
-  void forgive() noexcept { state_ = State::kClosed; }
+  void allow_again() noexcept { state_ = State::kClosed; }
   [[nodiscard]] const Route& route() const noexcept { return route_; }
   [[nodiscard]] const TcpGreeting& greeting() const noexcept { return introduction_.greeting(); }
   [[nodiscard]] bool calls() const noexcept { return greeting().kind == GreetingKind::kCall; }
 
  private:
   void open();
-  void greet();
+  void send_greeting();
   void want_output(bool wanted);
   [[nodiscard]] std::optional<Welcomed> read_welcome();
   void try_again();
@@ -74,7 +74,7 @@ class TcpLink {
   UniqueFd socket_;
   State state_ = State::kClosed;
   bool wants_output_ = false;
-  bool met_ = false;  // the target's process existed once: if nothing listens there now, it has ended
+  bool target_existed_ = false;  // the target's process existed once: if nothing listens there now, it has ended
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};
 };

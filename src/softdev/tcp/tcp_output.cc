@@ -24,9 +24,9 @@ std::uint32_t TcpOutput::done_for(std::uint32_t polled) const noexcept {
   return kept && is_behind(known, promised) ? promised : known;
 }
 
-void TcpOutput::say(TcpAnswer answer, std::span<const std::byte> bytes) {
+void TcpOutput::send_answer(TcpAnswer answer, std::span<const std::byte> bytes) {
   answer.done = done();
-  has_news_ = true;
+  has_reported_ = true;
   if (holds_back()) {
     const bool responds = answer.kind == TcpAnswer::kPayload;
     Response& response =
@@ -35,7 +35,7 @@ void TcpOutput::say(TcpAnswer answer, std::span<const std::byte> bytes) {
     response.bytes.insert(response.bytes.end(), bytes.begin(), bytes.end());
     return;
   }
-  said(answer.done);
+  note_reported(answer.done);
   append(bytes_of(answer));
   append(bytes);
   end_answer();
@@ -51,22 +51,22 @@ void TcpOutput::respond(std::span<const std::byte> bytes) {
   TcpAnswer answer;
   answer.kind = TcpAnswer::kPayload;
   answer.length = static_cast<std::uint32_t>(bytes.size());
-  say(answer, bytes);
+  send_answer(answer, bytes);
 }
 
 void TcpOutput::respond_later(const TcpRequest& read) {
-  has_news_ = true;
+  has_reported_ = true;
   responses_.push_back({done(), done() + 1, {}, read});
   one_is_done();
 }
 
-void TcpOutput::say_done() {
+void TcpOutput::report_done() {
   if (holds_back() || !owes()) return;
   TcpAnswer answer;
   answer.kind = TcpAnswer::kDone;
   answer.done = done();
-  has_news_ = true;
-  said(answer.done);
+  has_reported_ = true;
+  note_reported(answer.done);
   // Replaces an unsent kDone at the end.
   if (ends_with_done_ && bytes().size() >= sizeof(answer)) out_.resize(out_.size() - sizeof(answer));
   append(bytes_of(answer));
@@ -104,7 +104,7 @@ bool TcpOutput::next_response() {
     append(next.bytes);
   }
   end_answer();
-  said(next.done);
+  note_reported(next.done);
   responses_.pop_front();
   return true;
 }

@@ -35,28 +35,28 @@ class TcpOutput {
   void one_is_done() noexcept { done_.store(done() + 1, std::memory_order_release); }
   [[nodiscard]] std::uint32_t done() const noexcept { return done_.load(std::memory_order_acquire); }
   /// True if the peer does not know yet of all executed requests.
-  [[nodiscard]] bool owes() const noexcept { return said_.load(std::memory_order_relaxed) != done(); }
+  [[nodiscard]] bool owes() const noexcept { return reported_.load(std::memory_order_relaxed) != done(); }
   /// The number of executed requests that the peer does not know of.
-  [[nodiscard]] std::uint32_t owed() const noexcept { return done() - said_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t owed() const noexcept { return done() - reported_.load(std::memory_order_relaxed); }
 
   /// The number of executed requests, as a thread that has polled `polled` messages sees it.
   [[nodiscard]] std::uint32_t done_for(std::uint32_t polled) const noexcept;
   /// The number that may be reported now. Requests behind a READ are reported after its data.
-  [[nodiscard]] std::uint32_t sayable(std::uint32_t polled) const noexcept {
+  [[nodiscard]] std::uint32_t reportable(std::uint32_t polled) const noexcept {
     return responses_.empty() ? done_for(polled) : responses_.front().number;
   }
-  void said(std::uint32_t done) noexcept { said_.store(done, std::memory_order_relaxed); }
+  void note_reported(std::uint32_t done) noexcept { reported_.store(done, std::memory_order_relaxed); }
 
   /// True if something was reported since the last call. For the reporting thread.
-  [[nodiscard]] bool take_news() noexcept { return std::exchange(has_news_, false); }
+  [[nodiscard]] bool take_reported() noexcept { return std::exchange(has_reported_, false); }
 
   /// Sends an answer, with `bytes` after it. It does not mark any further request as executed.
-  void say(TcpAnswer answer, std::span<const std::byte> bytes = {});
+  void send_answer(TcpAnswer answer, std::span<const std::byte> bytes = {});
   /// The same for a READ or an atomic, which is executed by it.
   void respond(std::span<const std::byte> bytes);
   void respond_later(const TcpRequest& read);
   /// Reports all executed requests.
-  void say_done();
+  void report_done();
 
   /// The bytes to send next. Requests may follow them.
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return std::span(out_).subspan(sent_); }
@@ -95,8 +95,8 @@ class TcpOutput {
   std::atomic<std::uint32_t> done_{0};
   std::atomic<std::uint64_t> promise_{
       0};  // lower half: number of executed requests when the number of polled messages reaches the upper half
-  std::atomic<std::uint32_t> said_{0};
-  bool has_news_ = false;
+  std::atomic<std::uint32_t> reported_{0};
+  bool has_reported_ = false;
   std::deque<Response> responses_;
   std::optional<Reading> reading_;
   std::vector<std::byte> out_;

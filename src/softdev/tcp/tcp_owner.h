@@ -53,7 +53,7 @@ class TcpOwner {
   /// True if it accepts requests over TCP from queue pair `initiator_qpn` at address `from`.
   [[nodiscard]] virtual bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept = 0;
   /// True if this queue pair has sent that greeting to `target_qpn`.
-  [[nodiscard]] virtual bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept = 0;
+  [[nodiscard]] virtual bool has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept = 0;
   /// True if `shown` is the secret of the peer that it is connected to. Then `own` is the secret to show to that peer.
   [[nodiscard]] virtual bool admits(const TcpSecret& shown, TcpSecret& own) noexcept = 0;
   /// The peer asks this queue pair to connect, because the peer must not.
@@ -69,14 +69,14 @@ class TcpOwner {
   virtual void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept = 0;
   // Input of the connection for this queue pair's own requests, see TcpWire. They return false if no correct target
   // sends that.
-  [[nodiscard]] virtual bool heard(TcpConnection& connection, std::uint32_t done) noexcept = 0;
+  [[nodiscard]] virtual bool note_executed(TcpConnection& connection, std::uint32_t done) noexcept = 0;
   [[nodiscard]] virtual bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept = 0;
   /// Receives the next of `left` bytes of data for one of its READs.
   [[nodiscard]] virtual Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept = 0;
   /// The connection is lost.
   virtual void lose(TcpConnection& connection) noexcept = 0;
   /// The local end closes the connection. for_good: this queue pair has failed and accepts no other connection.
-  virtual void leave(TcpConnection& connection, bool for_good) noexcept = 0;
+  virtual void note_closing(TcpConnection& connection, bool for_good) noexcept = 0;
   /// Sends everything that the connection can send.
   virtual void send_by(TcpConnection& connection) noexcept = 0;
 

@@ -22,7 +22,8 @@
 
 namespace rdmacomm::softdev {
 
-static_assert(std::endian::native == std::endian::little, "the structs below go out as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "the structs below are sent as they are in memory, and the wire is little-endian");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
 inline constexpr std::uint16_t kTcpVersion = 4;

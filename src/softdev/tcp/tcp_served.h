@@ -29,11 +29,11 @@ class TcpServed {
   /// The epoll events that it waits for; 0: it manages its epoll registration itself.
   [[nodiscard]] virtual std::uint32_t events() const noexcept = 0;
   /// True if the last progress() has received something.
-  [[nodiscard]] virtual bool has_news() const noexcept { return true; }
+  [[nodiscard]] virtual bool has_received() const noexcept { return true; }
   /// True if reading its socket costs no more than asking epoll about it.
   [[nodiscard]] virtual bool is_brief() const noexcept { return false; }
-  /// left  true: polls read its socket from now on, and it leaves the epoll set; false: the reverse.
-  virtual void leave_to_polls(bool /*left*/) {}
+  /// by_polls  true: polls read its socket from now on, and it leaves the epoll set; false: the reverse.
+  virtual void set_read_by_polls(bool /*by_polls*/) {}
   /// True if it waits for something that no socket reports: call progress() again soon.
   [[nodiscard]] virtual bool waits() const noexcept { return false; }
   /// True if it has stopped only to let others continue.

@@ -28,9 +28,9 @@ constexpr int kMaxEvents = 64;
 constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
 // Maximum number of connections without an identified peer. Further ones stay in the listener's queue until an older
-// one, accepted at least kTimeToGreet ago, has still sent no greeting and is dropped.
+// one, accepted at least kGreetingTime ago, has still sent no greeting and is dropped.
 constexpr std::size_t kMaxUnidentified = 1024;
-constexpr std::chrono::milliseconds kTimeToGreet{200};
+constexpr std::chrono::milliseconds kGreetingTime{200};
 constexpr int kFullPauseMs = 20;
 // Maximum number of connections for incoming datagrams.
 constexpr std::size_t kMaxSenders = 1024;
@@ -45,7 +45,7 @@ constexpr std::chrono::milliseconds kMinMistrust{1};
 constexpr std::chrono::milliseconds kMaxMistrust{128};
 // While the thread does not leave the sockets to polls, it is woken after this number of polls that have found
 // something.
-constexpr std::uint32_t kFindsToTell = 16;
+constexpr std::uint32_t kFindsPerWakeUp = 16;
 // After this number of polls in a row that find another thread at work, the poll yields, because that thread may need
 // this core.
 constexpr std::uint32_t kPatientPolls = 64;
@@ -56,7 +56,7 @@ constexpr std::uint32_t kFewAtATime = 16;
 // Pauses after such a poll without result. Reading a socket locks it, and incoming packets wait for this lock.
 constexpr int kPauses = 8;
 // Time limit of exit() for sending the last answers.
-constexpr std::chrono::milliseconds kLastWords{500};
+constexpr std::chrono::milliseconds kLastAnswersTime{500};
 // An answer waits for at most this number of polls with a result, from any connection.
 constexpr std::uint32_t kMaxOwingPolls = 16;
 
@@ -73,7 +73,7 @@ int TcpService::start() {
   if (epoll_) return 0;
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return errno;
-  for (WakeEvent* const event : {&wake_, &said_}) {
+  for (WakeEvent* const event : {&wake_, &last_answers_sent_}) {
     auto made = WakeEvent::create();
     if (!made) return made.code().value();
     *event = std::move(*made);
@@ -84,7 +84,7 @@ int TcpService::start() {
   if (error != 0) {
     epoll_.reset();
   } else {
-    at_exit_.emplace([this] { have_last_words_said(); });
+    at_exit_.emplace([this] { await_last_answers(); });
   }
   return error;
 }
@@ -185,7 +185,7 @@ void TcpService::receive_arrivals() {
 void TcpService::serve_arrival(Arrival arrival) {
   const TcpGreeting& greeting = arrival.greeting;
   const auto own = premises_.owners.tcp_owner(greeting.initiator_qpn);
-  if (own == nullptr || !own->has_greeted(greeting.target_qpn, greeting.token)) return;
+  if (own == nullptr || !own->has_sent_greeting(greeting.target_qpn, greeting.token)) return;
   const bool one_way = is_one_way(greeting.service, arrival.route, greeting.initiator_qpn, greeting.target_qpn);
   const std::uint64_t id = next_id_++;
   const auto connection = std::make_shared<TcpConnection>(
@@ -207,16 +207,16 @@ void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
   for (const std::uint64_t id : concerned) (void)advance(id);
 }
 
-bool TcpService::leave_it_to_pollers() noexcept {
+bool TcpService::leave_sockets_to_polls() noexcept {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
   const bool polled = polls - polls_seen_ >= kManyPolls;
   polls_seen_ = polls;
   const auto now = std::chrono::steady_clock::now();
-  if (!left_to_pollers_.load(std::memory_order_relaxed)) {
+  if (!read_by_polls_.load(std::memory_order_relaxed)) {
     if (!polled || now < trust_again_at_) return false;
-    left_since_ = now;
+    read_by_polls_since_ = now;
     const std::scoped_lock lock(mutex_);
-    left_to_pollers_.store(true, std::memory_order_relaxed);
+    read_by_polls_.store(true, std::memory_order_relaxed);
   } else if (!polled || polls_ended_.load(std::memory_order_relaxed)) {
     take_back_from_pollers(now);
     return false;
@@ -227,7 +227,7 @@ bool TcpService::leave_it_to_pollers() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) {
     answer_owed(true);  // requests that would carry the answers may be waiting for a receive
-    say_last_words();
+    send_last_answers();
   }
   return true;
 }
@@ -235,12 +235,12 @@ bool TcpService::leave_it_to_pollers() noexcept {
 /// The polls have stopped. Input that is still unread has waited, because the pollers polled for something else.
 void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   const std::scoped_lock lock(mutex_);
-  left_to_pollers_.store(false, std::memory_order_relaxed);
+  read_by_polls_.store(false, std::memory_order_relaxed);
   watch_all();
   polls_ended_.store(false, std::memory_order_relaxed);
   pollfd waiting{epoll_.get(), POLLIN, 0};
   if (!woken_ && ::poll(&waiting, 1, 0) > 0) {
-    mistrust_ = now - left_since_ > kMaxMistrust ? kMinMistrust : std::min(2 * mistrust_, kMaxMistrust);
+    mistrust_ = now - read_by_polls_since_ > kMaxMistrust ? kMinMistrust : std::min(2 * mistrust_, kMaxMistrust);
     trust_again_at_ = now + mistrust_;
   }
   get_ready_to_sleep();
@@ -248,37 +248,37 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
 
 /// Called at the end of the process. A signal handler may have called exit() while this thread held mutex_, a send
 /// queue's lock or the allocator's lock. So the service's thread sends the last answers, and this function waits for it
-/// at most kLastWords.
-void TcpService::have_last_words_said() noexcept {
-  const Clock::time_point give_up_at = Clock::now() + kLastWords;
+/// at most kLastAnswersTime.
+void TcpService::await_last_answers() noexcept {
+  const Clock::time_point give_up_at = Clock::now() + kLastAnswersTime;
   process_ends_.store(true);
   wake_thread();
-  pollfd said{said_.fd(), POLLIN, 0};
-  for (auto left = kLastWords; left.count() > 0;) {
-    if (::poll(&said, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
+  pollfd sent{last_answers_sent_.fd(), POLLIN, 0};
+  for (auto left = kLastAnswersTime; left.count() > 0;) {
+    if (::poll(&sent, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
     left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up_at - Clock::now());
   }
 }
 
-void TcpService::say_last_words() noexcept {
+void TcpService::send_last_answers() noexcept {
   if (!process_ends_.exchange(false)) return;
   answer_owed(true);
-  said_.signal();
+  last_answers_sent_.signal();
 }
 
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   if (woken_.exchange(false)) wake_.clear();
-  say_last_words();     // after answer_owed()
+  send_last_answers();  // after answer_owed()
   pause_ms_ = pause();  // after answer_owed(), which may have added something to wait for
 }
 
 void TcpService::run() {
   std::array<epoll_event, kMaxEvents> events{};
   while (!stopping_.load(std::memory_order_relaxed)) {
-    if (leave_it_to_pollers()) continue;
+    if (leave_sockets_to_polls()) continue;
     if (stopping_.load(std::memory_order_relaxed))
-      break;  // leave_it_to_pollers() may have consumed the wake-up from stop()
+      break;  // leave_sockets_to_polls() may have consumed the wake-up from stop()
     const int ready = epoll_wait(epoll_.get(), events.data(), kMaxEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
@@ -299,7 +299,7 @@ bool TcpService::poll() noexcept {
   if (found) note_find();
   // While polls find more input, the application has not polled all of it and may still send requests, which also carry
   // answers. An answer may wait for that only while the thread checks regularly if polls still happen.
-  answer_owed(!found || !left_to_pollers_.load(std::memory_order_relaxed));
+  answer_owed(!found || !read_by_polls_.load(std::memory_order_relaxed));
   hurry_thread();
   return found || waits;
 }
@@ -308,7 +308,7 @@ bool TcpService::poll() noexcept {
 /// that it can leave the sockets to polls.
 void TcpService::note_find() noexcept {
   polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
-  if (!left_to_pollers_.load(std::memory_order_relaxed) && ++finds_ % kFindsToTell == 0) wake_thread();
+  if (!read_by_polls_.load(std::memory_order_relaxed) && ++finds_ % kFindsPerWakeUp == 0) wake_thread();
 }
 
 /// Returns  true if something was found.
@@ -337,8 +337,8 @@ bool TcpService::look_at_few() {
   std::size_t count = 0;
   for (const auto& [id, watched] : targets_) {
     const bool is_brief = watched.served->is_brief();
-    const bool left = is_brief && left_to_pollers_.load(std::memory_order_relaxed);
-    watched.served->leave_to_polls(left);
+    const bool left = is_brief && read_by_polls_.load(std::memory_order_relaxed);
+    watched.served->set_read_by_polls(left);
     has_unwatched_ = has_unwatched_ || left;
     if (is_brief) brief[count++] = id;
   }
@@ -349,11 +349,11 @@ bool TcpService::look_at_few() {
 
 void TcpService::watch_all() {
   if (!std::exchange(has_unwatched_, false)) return;
-  for (const auto& [id, watched] : targets_) watched.served->leave_to_polls(false);
+  for (const auto& [id, watched] : targets_) watched.served->set_read_by_polls(false);
 }
 
 void TcpService::polls_end() noexcept {
-  if (!left_to_pollers_.load(std::memory_order_relaxed)) return;
+  if (!read_by_polls_.load(std::memory_order_relaxed)) return;
   const std::scoped_lock lock(mutex_);
   polls_ended_.store(true, std::memory_order_relaxed);
   wake_thread();
@@ -375,7 +375,7 @@ int TcpService::pause() {
   if (!busy_.empty() || has_arrivals_.load(std::memory_order_relaxed)) return 0;
   if (!waiting_.empty()) return kReceivePauseMs;
   if (is_full_) return kFullPauseMs;
-  return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
+  return greeting_.empty() && paused_listeners_.empty() ? -1 : kGreetingPauseMs;
 }
 
 /// Drops a target whose connection has ended. While a target waits and does not read its socket, it cannot notice that
@@ -413,12 +413,12 @@ void TcpService::handle(std::uint64_t what, std::uint32_t events) {
 /// Stops watching a listener. Repeated events for the same waiting connections would be useless.
 void TcpService::stop_accepting(int listener) {
   control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
-  deaf_.insert(listener);
+  paused_listeners_.insert(listener);
 }
 
 void TcpService::accept_again() {
   is_full_ = false;
-  for (const int listener : std::exchange(deaf_, {})) {
+  for (const int listener : std::exchange(paused_listeners_, {})) {
     control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
   }
 }
@@ -432,7 +432,7 @@ bool TcpService::is_served_at(int listener, const ibv_gid& address) {
 
 bool TcpService::has_room_for_another() const {
   if (!over_.empty() || unknown_.size() < allowed(kMaxUnidentified)) return true;
-  return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
+  return Clock::now() - targets_.at(*unknown_.begin()).since >= kGreetingTime;
 }
 
 /// Call only if has_room_for_another(). Targets that only wait for their peer to close are dropped first.
@@ -547,10 +547,10 @@ bool TcpService::advance(std::uint64_t id) {
     owing_.push_back(id);
   }
   watch(id, watched);
-  const bool has_news = watched.served->has_news();
+  const bool has_received = watched.served->has_received();
   const bool comes = watched.served->last_taken() && senders_.insert(id).second;
   if (comes && senders_.size() > allowed(kMaxSenders)) make_room_for(id);
-  return has_news;
+  return has_received;
 }
 
 void TcpService::watch(std::uint64_t id, Watched& watched) {
@@ -568,10 +568,10 @@ void TcpService::watch(std::uint64_t id, Watched& watched) {
 }
 
 void TcpService::advance_waiting() {
-  if (busy_.empty() && waiting_.empty() && greeting_.empty() && deaf_.empty()) return;
+  if (busy_.empty() && waiting_.empty() && greeting_.empty() && paused_listeners_.empty()) return;
   for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) (void)advance(id);
   for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) (void)advance(id);
-  if (!greeting_.empty() || !deaf_.empty()) check_unidentified();
+  if (!greeting_.empty() || !paused_listeners_.empty()) check_unidentified();
 }
 
 /// Makes targets send the answers that they owe. If `all` is false, only targets that owe many answers, or have owed

@@ -109,11 +109,11 @@ class TcpService {
   [[nodiscard]] bool is_served_at(int listener, const ibv_gid& address);
   [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
-  bool leave_it_to_pollers() noexcept;
+  bool leave_sockets_to_polls() noexcept;
   void take_back_from_pollers(Clock::time_point now) noexcept;
   void get_ready_to_sleep() noexcept;
-  void have_last_words_said() noexcept;
-  void say_last_words() noexcept;
+  void await_last_answers() noexcept;
+  void send_last_answers() noexcept;
   void hurry_thread() noexcept;
   void wake_thread() noexcept;
   void handle_all(std::span<const epoll_event> events);
@@ -148,17 +148,17 @@ class TcpService {
   std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found another thread at work
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
-  std::atomic<bool> process_ends_{false};     // the thread must send owed answers, then signal said_
-  std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, 1 ms at a time; changes under mutex_
+  std::atomic<bool> process_ends_{false};   // the thread must send owed answers, then signal last_answers_sent_
+  std::atomic<bool> read_by_polls_{false};  // the thread sleeps, 1 ms at a time; changes under mutex_
   // For the thread only.
   std::uint32_t polls_seen_ = 0;
-  Clock::time_point left_since_{};
+  Clock::time_point read_by_polls_since_{};
   Clock::time_point trust_again_at_{};
   std::chrono::milliseconds mistrust_{1};
 
   UniqueFd epoll_;
   WakeEvent wake_;
-  WakeEvent said_;
+  WakeEvent last_answers_sent_;
   std::thread thread_;
   std::mutex start_mutex_;                       // may be taken with a send queue's lock held; guards
   std::map<std::uint16_t, Listener> listeners_;  // by port
@@ -172,7 +172,7 @@ class TcpService {
   std::set<std::uint64_t> unknown_;   // not identified yet, and
   std::set<std::uint64_t> over_;      // only waiting for the peer to close
   std::set<std::uint64_t> senders_;   // targets of datagrams
-  std::set<int> deaf_;                // listeners with connections that could not be accepted
+  std::set<int> paused_listeners_;    // listeners with connections that could not be accepted
   bool is_full_ = false;              // because too many connections were not identified
   Clock::time_point unidentified_due_{};
   std::uint64_t next_id_ = 1;

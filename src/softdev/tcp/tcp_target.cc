@@ -340,13 +340,13 @@ TcpStep TcpTarget::hold() {
   if (!held_) held_.emplace(Held{*current_, moved_, false, {}});
   current_.reset();
   throws_away_ = true;
-  return say(TcpAnswer::kNotReady) ? TcpStep::kGoOn : TcpStep::kBroken;
+  return send_answer(TcpAnswer::kNotReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
 TcpStep TcpTarget::fail(const ExecResult& result) {
   const bool refused = has_refused_ = result.is_done();
-  (void)say(refused ? TcpAnswer::kFailed : TcpAnswer::kUnreachable, refused ? result.status() : IBV_WC_SUCCESS);
-  return TcpStep::kLeave;
+  (void)send_answer(refused ? TcpAnswer::kFailed : TcpAnswer::kUnreachable, refused ? result.status() : IBV_WC_SUCCESS);
+  return TcpStep::kClose;
 }
 
 ExecResult TcpTarget::execute_held() {
@@ -367,7 +367,7 @@ TcpStep TcpTarget::look_again() {
   if (!result.succeeded()) return fail(result);
   if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) out_.one_is_done();
   held_.reset();
-  return say(TcpAnswer::kReady) ? TcpStep::kGoOn : TcpStep::kBroken;
+  return send_answer(TcpAnswer::kReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
 void TcpTarget::request_done() {
@@ -377,13 +377,13 @@ void TcpTarget::request_done() {
 }
 
 /// Returns  false: the peer causes more output than a correct peer can.
-bool TcpTarget::say(TcpAnswer::Kind kind, ibv_wc_status status) {
+bool TcpTarget::send_answer(TcpAnswer::Kind kind, ibv_wc_status status) {
   const BiasedGuard guard(own_.send_lock());
   TcpAnswer answer;
   answer.kind = kind;
   answer.status = static_cast<std::uint8_t>(status);
   answer.rnr_timer = static_cast<std::uint8_t>(wire_.rnr_timer_code());
-  out_.say(answer);
+  out_.send_answer(answer);
   return !out_.is_flooded();
 }
 

@@ -27,7 +27,7 @@ class TargetFinder;
 enum class TcpStep : std::uint8_t {
   kGoOn,
   kWait,    ///< no more input at present
-  kLeave,   ///< it ends after all pending output was sent
+  kClose,   ///< it ends after all pending output was sent
   kBroken,  ///< it has ended
 };
 
@@ -111,7 +111,7 @@ class TcpTarget {
   ExecResult execute_held();
   void announce(const TcpRequest& request) noexcept;
   void request_done();
-  [[nodiscard]] bool say(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
+  [[nodiscard]] bool send_answer(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
   void wake_after(std::size_t bytes) noexcept;
 
   TcpOwner& own_;

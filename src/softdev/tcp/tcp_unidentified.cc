@@ -43,7 +43,7 @@ TcpStanding TcpUnidentified::standing() const noexcept {
 bool TcpUnidentified::progress() {
   input_.begin_round();
   if (stage_ == Stage::kGreeting) read_greeting();
-  if (stage_ == Stage::kAsking) read_confirmation();
+  if (stage_ == Stage::kConfirming) read_confirmation();
   if (Clock::now() - accepted_at_ >= kPatience) return false;
   return stage_ == Stage::kOver ? input_.linger(kMaxAfterwards) : true;
 }
@@ -57,7 +57,7 @@ void TcpUnidentified::read_greeting() {
       return;
     }
     // Greetings of other versions have other lengths, so do not wait for a full greeting of this version.
-    if (!begins_as_a_greeting()) {
+    if (!begins_like_a_greeting()) {
       stage_ = reply(Welcome::kRefused);
       return;
     }
@@ -66,7 +66,7 @@ void TcpUnidentified::read_greeting() {
   stage_ = judge();
 }
 
-bool TcpUnidentified::begins_as_a_greeting() noexcept {
+bool TcpUnidentified::begins_like_a_greeting() noexcept {
   const TcpGreeting expected;
   const std::size_t known = std::min(input_.available(), offsetof(TcpGreeting, kind));
   return std::memcmp(input_.data(), &expected, known) == 0;
@@ -82,12 +82,12 @@ TcpUnidentified::Stage TcpUnidentified::judge() {
   if (!expected) return reply(Welcome::kNotYet);
   if (greeting_.kind == GreetingKind::kCall) return judge_call(*target_);
   if (greeting_.kind != GreetingKind::kConnection || target_->connects()) return reply(Welcome::kRefused);
-  return greeting_.service == Service::kDatagram ? reply(Welcome::kYes) : ask_back();
+  return greeting_.service == Service::kDatagram ? reply(Welcome::kYes) : request_confirmation();
 }
 
 TcpUnidentified::Stage TcpUnidentified::judge_confirm() {
   const auto initiator = service_.premises().owners.tcp_owner(greeting_.initiator_qpn);
-  const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
+  const bool mine = initiator != nullptr && initiator->has_sent_greeting(greeting_.target_qpn, greeting_.token);
   return reply(mine ? Welcome::kYes : Welcome::kRefused);
 }
 
@@ -100,7 +100,7 @@ TcpUnidentified::Stage TcpUnidentified::judge_call(TcpOwner& target) {
 
 /// Each queue pair asks back one initiator at a time. So the number of open questions is at most the number of queue
 /// pairs.
-TcpUnidentified::Stage TcpUnidentified::ask_back() {
+TcpUnidentified::Stage TcpUnidentified::request_confirmation() {
   if (!target_->begin_question()) return reply(Welcome::kNotYet);
   asks_ = true;
   socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
@@ -108,7 +108,7 @@ TcpUnidentified::Stage TcpUnidentified::ask_back() {
   question.kind = GreetingKind::kConfirm;
   question.secret = {};  // another process may have the initiator's port by now
   question_.emplace(question);
-  return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
+  return socket_of_question_.valid() ? Stage::kConfirming : Stage::kOver;
 }
 
 void TcpUnidentified::end_question() noexcept {
@@ -117,7 +117,7 @@ void TcpUnidentified::end_question() noexcept {
 }
 
 void TcpUnidentified::read_confirmation() {
-  const int error = question_->greet(question());
+  const int error = question_->send_greeting(question());
   if (error != 0 && error != EAGAIN) {
     end_question();
     stage_ = Stage::kOver;
@@ -131,7 +131,7 @@ void TcpUnidentified::read_confirmation() {
 }
 
 bool TcpUnidentified::forget(std::uint32_t qpn, bool /*comes_again*/) {
-  if (stage_ != Stage::kAsking || target_->number() != qpn) return false;
+  if (stage_ != Stage::kConfirming || target_->number() != qpn) return false;
   end_question();
   stage_ = reply(Welcome::kNotYet);
   return true;
@@ -147,9 +147,9 @@ TcpUnidentified::Stage TcpUnidentified::reply(Welcome answer) {
     message.secret = secret_;
   }
   iovec whole{&message, sizeof(message)};
-  const bool said = tcp_send(socket(), {&whole, 1}).bytes == sizeof(message);
-  const bool stays = said && answer == Welcome::kYes && greeting_.kind == GreetingKind::kConnection;
-  if (!stays) (void)shutdown(socket(), said ? SHUT_WR : SHUT_RDWR);
+  const bool sent = tcp_send(socket(), {&whole, 1}).bytes == sizeof(message);
+  const bool stays = sent && answer == Welcome::kYes && greeting_.kind == GreetingKind::kConnection;
+  if (!stays) (void)shutdown(socket(), sent ? SHUT_WR : SHUT_RDWR);
   return stays ? Stage::kWelcome : Stage::kOver;
 }
 

@@ -36,14 +36,14 @@ class TcpUnidentified final : public TcpServed {
   [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
 
  private:
-  enum class Stage : std::uint8_t { kGreeting, kAsking, kWelcome, kOver };
+  enum class Stage : std::uint8_t { kGreeting, kConfirming, kWelcome, kOver };
 
   void read_greeting();
-  [[nodiscard]] bool begins_as_a_greeting() noexcept;
+  [[nodiscard]] bool begins_like_a_greeting() noexcept;
   [[nodiscard]] Stage judge();
   [[nodiscard]] Stage judge_confirm();
   [[nodiscard]] Stage judge_call(TcpOwner& target);
-  [[nodiscard]] Stage ask_back();
+  [[nodiscard]] Stage request_confirmation();
   void read_confirmation();
   void end_question() noexcept;
   [[nodiscard]] Stage reply(Welcome answer);

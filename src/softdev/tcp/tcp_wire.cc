@@ -122,7 +122,7 @@ void TcpWire::adopt(std::shared_ptr<TcpConnection> connection) {
   const bool untaken = answered_ != first_;  // answers of the previous connection, with its numbers
   if (lost_ || untaken || failure_) return;
   connection_ = std::move(connection);
-  link_.has_met();
+  link_.note_target_exists();
   first_ = answered_ = abandoned_ = 0;
   sending_ = sent_bytes_ = 0;
   again_ = false;
@@ -205,7 +205,7 @@ bool TcpWire::is_abandoned(std::uint32_t done) const noexcept {
   return static_cast<std::int32_t>(done - abandoned_) < 0;
 }
 
-bool TcpWire::heard(std::uint32_t done) {
+bool TcpWire::note_executed(std::uint32_t done) {
   if (is_abandoned(done)) return true;
   // A request that has to be sent again cannot be executed before that.
   if (restart_ && done != *restart_) return false;
@@ -230,7 +230,7 @@ bool TcpWire::take_payload(const TcpAnswer& answer) {
   if (is_abandoned(brought_)) return true;
   const std::uint32_t index = brought_ - first_;
   // The request must have been sent completely, and must not have to be sent again.
-  if (restart_ || index >= std::min(sending_, under_way_.size()) || !heard(brought_)) return false;
+  if (restart_ || index >= std::min(sending_, under_way_.size()) || !note_executed(brought_)) return false;
   const UnderWay& read = under_way_[index];
   return brings_bytes(read.wr->opcode) && read.bytes == answer.length;
 }
@@ -239,7 +239,7 @@ bool TcpWire::take(const TcpAnswer& answer) {
   if (answer.kind == TcpAnswer::kPayload) return take_payload(answer);
   if (is_abandoned(answer.done) && answer.kind != TcpAnswer::kDone)
     return false;  // an abandoned request cannot wait, fail or return data
-  if (!heard(answer.done)) return false;
+  if (!note_executed(answer.done)) return false;
   const std::uint32_t ahead = answer.done - first_;
   switch (answer.kind) {
     case TcpAnswer::kDone: return true;

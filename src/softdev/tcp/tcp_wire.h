@@ -58,15 +58,13 @@ class TcpWire {
   /// Uses this connection from now on.
   void adopt(std::shared_ptr<TcpConnection> connection);
   [[nodiscard]] std::shared_ptr<TcpConnection> connection() const noexcept { return connection_; }
-  [[nodiscard]] bool goes_by(const TcpConnection& connection) const noexcept {
-    return connection_.get() == &connection;
-  }
+  [[nodiscard]] bool uses(const TcpConnection& connection) const noexcept { return connection_.get() == &connection; }
   /// The connection has ended.
   void lose();
   /// No other connection will be accepted.
   void refuse() { link_.refuse(); }
   /// All requests before this number were executed. Returns false: no correct target sends that.
-  [[nodiscard]] bool heard(std::uint32_t done);
+  [[nodiscard]] bool note_executed(std::uint32_t done);
   [[nodiscard]] bool take(const TcpAnswer& answer);
   /// Receives the next of `left` bytes of data into the memory of the oldest request.
   [[nodiscard]] Moved bring(TcpInput& input, std::uint32_t left);

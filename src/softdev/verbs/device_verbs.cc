@@ -68,7 +68,7 @@ int close_device(ibv_context* context) {
     soft.stragglers().forget(srq);
     soft.segment().free(srq.take_block());
   });
-  soft.xrc_domains().for_each([](SoftXrcd& domain) { domain.leave(); });
+  soft.xrc_domains().for_each([](SoftXrcd& domain) { domain.detach_context(); });
   soft.completion_queues().for_each([&soft](SoftCq& cq) { soft.segment().free(cq.take_block()); });
   delete &soft;
   return 0;

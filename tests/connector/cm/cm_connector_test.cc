@@ -38,7 +38,7 @@ TEST(CmListener, AForeignAddressIsNotReportedAsInUse) {
   if (!has_rdma_cm()) GTEST_SKIP() << "this machine has no rdma_cm";
   const auto listening = CmListener::listen({"192.0.2.1", 2020});
   EXPECT_EQ(listening.code(), std::errc::address_not_available) << listening.status().message();
-  EXPECT_THAT(listening.error().context, HasSubstr("not of this host"));
+  EXPECT_THAT(listening.error().context, HasSubstr("this host does not have that address"));
 }
 
 TEST(CmConnector, OptionsOutsideTheirRangesAreRefused) {

@@ -42,10 +42,10 @@ class LostDevice:
 @by_tcp
 class ByTcp(LostDevice, PairTest):
     connector = "tcp"
-    peer_says = "says: the RDMA device {device} was removed"
+    peer_says = "ended the connection: the RDMA device {device} was removed"
 
 
 class ByCm(LostDevice, PairTest):
     connector = "cm"
     # The kernel ends the connection for messages together with the device, so the reason cannot be sent.
-    peer_says = "says: the RDMA device {device} was removed|closed the connection without notice"
+    peer_says = "ended the connection: the RDMA device {device} was removed|closed the connection without notice"

@@ -14,7 +14,7 @@ MOMENTS = (("write", "lat"), ("send", "lat"), ("read", "bw"))
 # that an emulated machine needs to check and to end. The death of a process is noticed at once. These are promises of
 # the library in seconds, so RDMACOMM_SLOWNESS does not increase them.
 SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 3, 10 + 6
-SILENCE = "silent|no sign of life|timed out"
+SILENCE = "sent nothing for|sent no heartbeat|timed out"
 # Log lines of the library that are not program output: a warning if a link goes down, and the verbose lines that are
 # requested below. Tests ignore them, but print them if something took too long.
 LOG_LINES = re.compile(r"^(I\d+ |W\d+ .* rdmacomm: \w+ port 1 has lost its link;).*\n", re.M)

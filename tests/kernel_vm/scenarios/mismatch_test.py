@@ -61,8 +61,8 @@ class Mismatch(Refusals):
 class MismatchByCm(Refusals):
     connector = "cm"
 
-    def test_no_listener(self):
-        self.assert_refused(self.start_client(PING_PONG, 4711, "--connect-timeout=2"), "nobody listens by rdma_cm",
+    def test_no_server_listens(self):
+        self.assert_refused(self.start_client(PING_PONG, 4711, "--connect-timeout=2"), "no server listens by rdma_cm",
                             re.escape(PEER_ADDRESS) + ":4711", "2 s")
 
     def test_no_route_to_the_peer(self):

@@ -109,7 +109,7 @@ TEST(LocalErrors, UnregisteredSourceAndDestination) {
     ASSERT_EQ(pair.a.post(rdma_request(opcode, 9, remote.address(), remote.mr->rkey), slice), 0);
     EXPECT_EQ(pair.a.next().status, IBV_WC_LOC_PROT_ERR);
     EXPECT_EQ(state_of(pair.a), IBV_QPS_ERR);
-    EXPECT_EQ(state_of(pair.b), IBV_QPS_RTS) << "the target never heard of it";
+    EXPECT_EQ(state_of(pair.b), IBV_QPS_RTS) << "the target never note_executed of it";
   }
 }
 

@@ -73,7 +73,7 @@ TEST(TakenNames, NeitherAddNorExcludeMembers) {
   group.raw[15] = 0x77;
   const std::string user = std::to_string(geteuid()) + "/";
   const std::string domain = std::to_string(what.st_dev) + "/" + std::to_string(what.st_ino) + "/";
-  const std::vector<std::string> names = {"xrcd/" + user + "other/" + domain, "xrcd/" + user + "other/" + domain + "1",
+  const std::vector<std::string> names = {"xrcd/" + user + "entry/" + domain, "xrcd/" + user + "entry/" + domain + "1",
                                           "xrcd/" + user + domain + "1",
                                           "group/" + user + "ff120000000000000000000000000077/1"};
   const Child child([&names](Line line) {

@@ -26,8 +26,8 @@ TcpAnswer answer(TcpAnswer::Kind kind) {
 /// receive.
 void answer_as_many_as_may_be_asked_for(TcpOutput& output) {
   for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kOutputBytes);
-  output.say(answer(TcpAnswer::kNotReady));
-  output.say(answer(TcpAnswer::kReady));
+  output.send_answer(answer(TcpAnswer::kNotReady));
+  output.send_answer(answer(TcpAnswer::kReady));
 }
 
 TEST(TcpOutput, MoreAnswersThanAPeerMayAskForAreTooMany) {
@@ -92,11 +92,11 @@ TEST(TcpOutput, BytesThatGoFirstAreNotCountedAsAnswers) {
 TEST(TcpOutput, BytesThatGoFirstAreNotTakenForTheLastReport) {
   TcpOutput output;
   output.one_is_done();
-  output.say_done();
+  output.report_done();
   output.sent(sizeof(TcpAnswer));
   output.go_first(std::vector<std::byte>(1000));
   output.one_is_done();
-  output.say_done();
+  output.report_done();
   EXPECT_EQ(output.bytes().size(), 1000 + sizeof(TcpAnswer));
 }
 
@@ -104,7 +104,7 @@ TEST(TcpOutput, UnsentReportsAreMerged) {
   TcpOutput output;
   for (int i = 0; i < 1000; ++i) {
     output.one_is_done();
-    output.say_done();
+    output.report_done();
   }
   ASSERT_EQ(output.bytes().size(), sizeof(TcpAnswer));
   TcpAnswer said;
@@ -113,7 +113,7 @@ TEST(TcpOutput, UnsentReportsAreMerged) {
   EXPECT_EQ(said.done, 1000U);
   output.sent(1);  // that one is being sent
   output.one_is_done();
-  output.say_done();
+  output.report_done();
   EXPECT_EQ(output.bytes().size(), 2 * sizeof(TcpAnswer) - 1);
   output.sent(sizeof(TcpAnswer) - 1);
   std::memcpy(&said, output.bytes().data(), sizeof(said));

@@ -1,45 +1,47 @@
-// Descriptions that two endpoints exchange: the card, and messages about an additional channel.
+// Descriptions that two endpoints exchange: the description, and messages about an additional channel.
 #include <set>
 
 #include "base/check_name.h"
 #include "connector/handshake.h"
 #include "endpoint/channel_message.h"
-#include "endpoint/endpoint_card.h"
+#include "endpoint/endpoint_description.h"
 #include "fuzz/properties.h"
 
 namespace rdmacomm::fuzz {
 namespace {
-namespace endpoint_card_target {
+namespace endpoint_description_target {
 
-void check_card(const EndPointCard& card) {
-  RDMACOMM_FUZZ_CHECK(card.channels.size() <= HcaConfig::kMaxChannels && card.more.size() <= HcaConfig::kMaxChannels);
-  RDMACOMM_FUZZ_CHECK(card.regions.size() <= HcaConfig::kMaxRegions && card.gids.size() <= EndPointCard::kMaxGids);
-  RDMACOMM_FUZZ_CHECK(card.private_data.size() <= HcaConfig::kMaxPrivateDataBytes);
-  RDMACOMM_FUZZ_CHECK(!card.chosen_gid || *card.chosen_gid < EndPointCard::kMaxGids);
-  RDMACOMM_FUZZ_CHECK(packed(card).size() <= kMaxOfferBytes);
+void check_description(const EndPointDescription& description) {
+  RDMACOMM_FUZZ_CHECK(description.channels.size() <= HcaConfig::kMaxChannels &&
+                      description.more.size() <= HcaConfig::kMaxChannels);
+  RDMACOMM_FUZZ_CHECK(description.regions.size() <= HcaConfig::kMaxRegions &&
+                      description.gids.size() <= EndPointDescription::kMaxGids);
+  RDMACOMM_FUZZ_CHECK(description.private_data.size() <= HcaConfig::kMaxPrivateDataBytes);
+  RDMACOMM_FUZZ_CHECK(!description.chosen_gid || *description.chosen_gid < EndPointDescription::kMaxGids);
+  RDMACOMM_FUZZ_CHECK(packed(description).size() <= kMaxOfferBytes);
   std::set<std::string> names;
-  for (const auto& each : card.channels) {
+  for (const auto& each : description.channels) {
     RDMACOMM_FUZZ_CHECK(check_name("channel", each.name).ok() && names.insert(each.name).second);
-    RDMACOMM_FUZZ_CHECK(card.channel(each.name) == &each);
+    RDMACOMM_FUZZ_CHECK(description.channel(each.name) == &each);
     check_harmless(each.address.to_text());
   }
-  for (const std::string& each : card.more) {
+  for (const std::string& each : description.more) {
     RDMACOMM_FUZZ_CHECK(check_name("channel", each).ok() && names.insert(each).second);
   }
   std::set<std::string> regions;
-  for (const PublishedRegion& each : card.regions) {
+  for (const PublishedRegion& each : description.regions) {
     RDMACOMM_FUZZ_CHECK(check_name("region", each.name).ok() && regions.insert(each.name).second);
     check_harmless(each.region.to_text());
   }
-  for (const OfferedGid& each : card.gids) check_harmless(each.to_text());
-  check_harmless(card.channel_names());
+  for (const OfferedGid& each : description.gids) check_harmless(each.to_text());
+  check_harmless(description.channel_names());
 }
 
 void run(Bytes input) {
-  if (const auto card = check_decode<EndPointCard>(input)) check_card(*card);
+  if (const auto description = check_decode<EndPointDescription>(input)) check_description(*description);
   if (const auto message = check_decode<ChannelMessage>(input)) {
     RDMACOMM_FUZZ_CHECK(check_name("channel", message->name).ok());
-    check_card(message->card);
+    check_description(message->description);
     check_harmless(message->refusal.reason);
   }
 }
@@ -57,7 +59,7 @@ QpAddress address(std::uint32_t qpn) {
 }
 
 std::vector<Seed> seeds() {
-  EndPointCard offer;
+  EndPointDescription offer;
   offer.channels = {{.name = "control", .address = address(0x11)}, {.name = "data", .address = address(0x12)}};
   offer.more = {"stripe"};
   offer.gids = {{.type = IBV_GID_TYPE_ROCE_V2, .gid = address(1).gid}};
@@ -66,30 +68,31 @@ std::vector<Seed> seeds() {
   region.region = {.address = 0x7f0000001000, .length = 4096, .rkey = 0x101};
   offer.regions = {region};
   offer.private_data = bytes_of("private");
-  EndPointCard twice = offer;
+  EndPointDescription twice = offer;
   twice.more = {"stripe", "data"};
-  EndPointCard answer = offer;
+  EndPointDescription answer = offer;
   answer.more.clear();
   answer.chosen_gid = 0;
   const auto message = [&](ChannelMessage::Step step) {
     return ChannelMessage{
-        .name = "data", .step = step, .card = offer, .refusal = {Errc::kIncompatiblePeer, "no such channel"}}
+        .name = "data", .step = step, .description = offer, .refusal = {Errc::kIncompatiblePeer, "no such channel"}}
         .encode();
   };
   return {
       {"offer", offer.encode()},
       {"answer", answer.encode()},
       {"a_channel_named_twice", twice.encode()},
-      {"empty_card", EndPointCard{}.encode()},
+      {"empty_description", EndPointDescription{}.encode()},
       {"channel_offer", message(ChannelMessage::Step::kOffer)},
       {"channel_ready", message(ChannelMessage::Step::kReady)},
       {"channel_refused", message(ChannelMessage::Step::kRefused)},
   };
 }
 
-}  // namespace endpoint_card_target
+}  // namespace endpoint_description_target
 }  // namespace
 
-const Target endpoint_card{"endpoint_card", endpoint_card_target::run, endpoint_card_target::seeds};
+const Target endpoint_description{"endpoint_description", endpoint_description_target::run,
+                                  endpoint_description_target::seeds};
 
 }  // namespace rdmacomm::fuzz

@@ -1,5 +1,5 @@
-// endpoint_card.h - the description of an endpoint that is sent to the peer: the contents of kOffer and kAnswer.
-// Layer: endpoint. Uses: base, verbs, adapter.   Wire form: docs/wire_format.md "EndPointCard"
+// endpoint_description.h - the description of an endpoint that is sent to the peer: the contents of kOffer and kAnswer.
+// Layer: endpoint. Uses: base, verbs, adapter.   Wire form: docs/wire_format.md "EndPointDescription"
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace rdmacomm {
 
 /// The channels, GIDs, published regions and private data of one end. A value; bounds as in HcaConfig.
-struct EndPointCard {
+struct EndPointDescription {
   struct Channel {
     std::string name = {};
     QpAddress address = {};
@@ -42,7 +42,7 @@ struct EndPointCard {
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage: truncated, bytes left over, a duplicate or unprintable name, or a count beyond its bound. The context
   /// has the details.
-  [[nodiscard]] static Result<EndPointCard> decode(std::span<const std::byte> payload);
+  [[nodiscard]] static Result<EndPointDescription> decode(std::span<const std::byte> payload);
 };
 
 }  // namespace rdmacomm
