@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "softdev/common/api.h"
+#include "softdev/context/settings.h"
 #include "verbs/call.h"
 #include "verbs/gid.h"
 
@@ -44,6 +45,8 @@ Status open_and_read(ScannedDevice& device, ibv_device* listed) {
     if (error.code == std::errc::file_too_large) {
       error.context +=
           ": its shared memory counts as files, and the limit of the file size is too low; raise it with `ulimit -f`";
+    } else if (error.code == std::errc::invalid_argument && device.api == &softdev::api()) {
+      if (const std::string setting = softdev::invalid_setting(); !setting.empty()) error.context += ": " + setting;
     }
     return error;
   }

@@ -6,6 +6,7 @@
 #include "device/native_queue.h"
 #include "device/protection_domain_core.h"
 #include "rdmacomm/softdev.h"
+#include "support/environment_variable.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -257,6 +258,18 @@ TEST(RDMADeviceOpen, NamesTheLimitThatKeepsTheSoftwareDeviceFromOpening) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message(), HasSubstr("ulimit -f"));
+}
+
+TEST(RDMADeviceOpen, NamesTheEnvironmentVariableWithAnInvalidValue) {
+  for (const auto& [variable, value, shown] :
+       {std::tuple{softdev::kTcpVariable, "udp", "RDMACOMM_SOFT0_WIRE is \"udp\"; it may be auto, tcp or memory"},
+        std::tuple{softdev::kLateVariable, "60001", "RDMACOMM_SOFT0_LATE is \"60001\"; it may be a number"},
+        std::tuple{softdev::kListenVariable, "no\x1b[2J", "RDMACOMM_SOFT0_LISTEN is \"no?[2J\"; it may be IPv4"}}) {
+    const testing::EnvironmentVariable invalid(variable, value);
+    const auto opened = DeviceCore::open({.name = softdev::kDeviceName});
+    ASSERT_FALSE(opened.has_value()) << variable;
+    EXPECT_THAT(opened.error().message(), HasSubstr(shown));
+  }
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ def boot(options, results):
             raise
         machine.end()
         said = (results / "qemu").read_text(errors="replace").strip()
-        why = panic_of(results) or said or ("QEMU ended" if ended else f"no sign of life for {BOOT_SECONDS} s")
+        why = panic_of(results) or said or ("QEMU ended" if ended else f"no output from the guest for {BOOT_SECONDS} s")
         tell(f"the guest did not come up (attempt {attempt} of 2): {why}")
         if (results / "console").exists():
             os.replace(results / "console", results / f"console.{attempt}")
