@@ -74,7 +74,7 @@ class Bounds(unittest.TestCase):
     def test_a_program_that_takes_too_long_is_reported(self):
         bench.SECONDS, before = 0.1, bench.SECONDS
         self.addCleanup(setattr, bench, "SECONDS", before)
-        with self.assertRaisesRegex(SystemExit, "not done after 0.1 s: tail"):
+        with self.assertRaisesRegex(SystemExit, "not finished after 0.1 s: tail"):
             bench.run(["tail", "-f", "/dev/null"])
 
 

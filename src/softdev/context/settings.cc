@@ -33,24 +33,23 @@ bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) n
 /// A variable with an invalid value, and the values that it may have.
 struct Fault {
   const char* variable;
-  const char* value;
+  std::string_view value;
   const char* possible;
 };
 
 /// Reads all variables. Returns the first one whose value is invalid.
 std::optional<Fault> read_all(Settings& settings) {
-  const auto fault = [](const char* variable, const char* possible) {
-    return Fault{variable, std::getenv(variable), possible};
-  };
-  if (!read_lateness(safe_value(kLateVariable), settings.lateness)) {
-    return fault(kLateVariable, "a number of milliseconds, at most 60000");
+  const std::string_view late = safe_value(kLateVariable);
+  if (!read_lateness(late, settings.lateness)) {
+    return Fault{kLateVariable, late, "a number of milliseconds, at most 60000"};
   }
-  if (!read_tcp_use(safe_value(kTcpVariable), settings.tcp_use)) return fault(kTcpVariable, "auto, tcp or memory");
+  const std::string_view wire = safe_value(kTcpVariable);
+  if (!read_tcp_use(wire, settings.tcp_use)) return Fault{kTcpVariable, wire, "auto, tcp or memory"};
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';
   if (!is_listed || TcpAddresses::read(listen, settings.addresses.emplace())) return std::nullopt;
-  return fault(kListenVariable, "IPv4 and IPv6 addresses, separated by commas");
+  return Fault{kListenVariable, listen, "IPv4 and IPv6 addresses, separated by commas"};
 }
 
 }  // namespace
