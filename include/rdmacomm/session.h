@@ -28,7 +28,8 @@ class RDMACOMM_API SessionCore;
 
 /// The options of a session. A value.
 struct RDMACOMM_API SessionOptions {
-  DeviceOptions device = {};  ///< which device to open, if `shared_device` is empty
+  // With braces, g++ 12 warns at -O3 in programs that use it: "may be used uninitialized".
+  DeviceOptions device = DeviceOptions();  ///< which device to open, if `shared_device` is empty
   /// A device that is open already; empty: the session opens one. Several sessions and the application may share it.
   /// The application must then take the device's events only with RDMADevice::take_events().
   RDMADevice shared_device = {};

@@ -3,9 +3,11 @@
 
 #include <glog/logging.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 
 #include "base/logging.h"
 #include "rdmacomm/result.h"
@@ -34,6 +36,17 @@ int glog_severity(LogSeverity severity) noexcept {
   return google::GLOG_ERROR;
 }
 
+/// Writes a line to standard error in the format of glog. For programs that do not initialize glog: with a normal
+/// LogMessage, glog would print a warning about that before the first line.
+class StandardError final : public google::LogSink {
+ public:
+  void send(google::LogSeverity severity, const char*, const char* file, int line, const google::LogMessageTime& time,
+            const char* message, std::size_t bytes) override {
+    const std::string text = ToString(severity, file, line, time, message, bytes) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+};
+
 bool write_to_sink(LogSeverity severity, std::string_view line) {
   if (in_sink) return false;
   const std::shared_lock lock(sink().mutex);
@@ -57,7 +70,14 @@ void set_log_sink(LogSink function) {
 LogLine::~LogLine() {
   const std::string_view text = buffer_.text();
   if (write_to_sink(severity_, text)) return;
-  google::LogMessage(file_, line_, glog_severity(severity_)).stream() << "rdmacomm: " << text;
+  if (google::IsGoogleLoggingInitialized()) {
+    google::LogMessage(file_, line_, glog_severity(severity_)).stream() << "rdmacomm: " << text;
+  } else {
+    StandardError standard_error;
+    constexpr bool kAlsoToFiles = false;
+    google::LogMessage(file_, line_, glog_severity(severity_), &standard_error, kAlsoToFiles).stream()
+        << "rdmacomm: " << text;
+  }
 }
 
 int max_vlog_level() noexcept {

@@ -113,7 +113,9 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
 Error ChannelCore::outstanding_still(Operation operation) const {
   const char* const hint = operation == Operation::kSend   ? "; has the peer posted a receive?"
                            : operation == Operation::kRecv ? "; the peer has sent no message for it"
-                                                           : "";
+                           : operation == Operation::kWrite
+                               ? "; a WRITE with an immediate needs a receive that the peer has posted"
+                               : "";
   return make_error(Errc::kTimeout,
                     std::string(to_text(operation)) + " on channel \"" + name_ + "\" is still outstanding" + hint);
 }

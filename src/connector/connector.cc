@@ -245,7 +245,10 @@ Result<Message> Connector::take(MessageType type, bool must_be_next, Deadline de
     const MessageType wanted = must_be_next && !inbox_.empty() ? inbox_.front().type : type;
     if (auto message = pop(wanted)) return std::move(*message);
     if (end_) return *end_;
-    if (deadline.passed()) return late(std::string("sent no ") + rdmacomm::to_text(type) + " in time");
+    if (deadline.passed()) {
+      const char* const cause = type == MessageType::kHello ? ": its process hangs, or it does not use rdmacomm" : "";
+      return late(std::string("sent no ") + rdmacomm::to_text(type) + " in time" + cause);
+    }
     wait_for_more(lock, deadline);
   }
 }

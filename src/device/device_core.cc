@@ -109,8 +109,9 @@ Result<std::shared_ptr<DeviceCore>> DeviceCore::open_among(const std::vector<con
   std::shared_ptr<DeviceCore> opened(new DeviceCore(*chosen.api, options, *hints.network, std::move(chosen.context)));
   if (Status status = opened->set_up(choice->port); !status.ok()) return status.error();
   if (options.name.empty() && opened->is_software() && apis.size() > 1) {
-    RDMACOMM_LOG(WARNING) << "no usable RDMA hardware found: using " << opened->name() << " (" << choice->explanation
-                          << ")";
+    // If the machine has other devices, the explanation says for each of their ports why it cannot be used.
+    RDMACOMM_LOG(WARNING) << "no usable RDMA hardware found: using " << opened->name() << ", a device in software"
+                          << (scanned.size() > 1 ? " (" + choice->explanation + ")" : "");
   }
   RDMACOMM_VLOG(1) << choice->explanation;
   return opened;

@@ -245,7 +245,8 @@ BufferSlice RDMABuffer::at(std::size_t index) const {
   if (index >= block_count()) [[unlikely]] {
     if (!core_) detail::die_of_misuse_of_empty("RDMABuffer");
     const std::string what = "RDMABuffer::at(): buffer \"" + name() + "\" has " + std::to_string(block_count()) +
-                             " blocks; block " + std::to_string(index) + " does not exist";
+                             (block_count() == 1 ? " block" : " blocks") + "; block " + std::to_string(index) +
+                             " does not exist";
     detail::die_of_misuse(what.c_str(), nullptr);
   }
   const std::size_t bytes = core_->options().block_bytes;

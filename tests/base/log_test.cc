@@ -50,6 +50,14 @@ TEST_F(Log, GoesToGlogWithoutASink) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
+// This program does not initialize glog, like many programs that use the library.
+TEST_F(Log, WithoutGlogsInitializationALineIsTheOnlyOutput) {
+  ::testing::internal::CaptureStderr();
+  RDMACOMM_LOG(WARNING) << "only this";
+  const std::string shown = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(shown, ::testing::MatchesRegex("W[0-9]+ [0-9:.]+ +[0-9]+ log_test.cc:[0-9]+\\] rdmacomm: only this\n"));
+}
+
 TEST_F(Log, EvaluatesItsArgumentsOnlyIfTheLineIsLogged) {
   keep_lines();
   const auto says = [] {

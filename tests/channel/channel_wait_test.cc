@@ -107,6 +107,14 @@ TEST_F(ChannelWaitTest, MayBeWaitedForAgainAfterATimeout) {
   EXPECT_TRUE(posted.wait(0ms));
 }
 
+TEST_F(ChannelWaitTest, ATimeoutNamesTheUsualCause) {
+  EXPECT_THAT(send(5).wait(0ms).error().context, HasSubstr("is still outstanding; has the peer posted a receive?"));
+  EXPECT_THAT(recv(5).wait(0ms).error().context, HasSubstr("the peer has sent no message for it"));
+  const PostedRequest write = channel_->write({}, {}, {.immediate = 1});
+  ASSERT_TRUE(write.posted());
+  EXPECT_THAT(write.wait(0ms).error().context, HasSubstr("a WRITE with an immediate needs a receive"));
+}
+
 TEST_F(ChannelWaitTest, ReportsThatItsCompletionWasTaken) {
   const PostedRequest polled = send(5);
   fake_.complete_send();

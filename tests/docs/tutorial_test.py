@@ -39,7 +39,7 @@ VARYING = [
     (r"closed the connection without notice: its process ended or crashed",
      r"(?:the connection failed: Connection reset by peer|closed the connection without notice: its process ended or crashed)"),
 ]
-LOG_LINES = r"(?:(?:WARNING: Logging before|[IW]\d{8} ).*\n)*"
+LOG_LINES = r"(?:[IW]\d{8} .*\n)*"
 
 
 def blocks(language):

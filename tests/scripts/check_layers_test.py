@@ -194,6 +194,12 @@ class CheckLayers(unittest.TestCase):
                 self.write("src/verbs/bad.cc", code + "\n")
                 self.assert_caught("src/verbs/bad.cc:1", "does not print")
 
+    def test_log_cc_writes_to_standard_error_only(self):
+        self.write("src/base/log.cc", "std::fwrite(text, 1, size, stderr);\n")
+        self.assert_clean()
+        self.write("src/base/log.cc", "std::fwrite(text, 1, size, stdout);\n")
+        self.assert_caught("src/base/log.cc:1", "does not print")
+
     def test_glog_outside_of_log_cc(self):
         self.write("src/base/log.cc", "#include <glog/logging.h>\n")
         self.assert_clean()

@@ -60,7 +60,7 @@ int TcpConnection::send(TcpWire* requests) {
     const Moved moved = send_pieces(std::span(pieces).first(count));
     const std::size_t of_answers = std::min(moved.bytes, answers.size());
     if (of_answers != 0) output_.sent(of_answers);
-    if (moved.bytes > of_answers) {
+    if (requests != nullptr && moved.bytes > of_answers) {
       if (!in_request) output_.note_reported(done);
       requests->sent(moved.bytes - of_answers);
     }
