@@ -1,5 +1,5 @@
 // A server publishes memory; a client writes into it and notifies the server.
-// 01_hello: the server, which says its port. 01_hello HOST:PORT: the client.
+// 01_hello: the server, which prints its port. 01_hello HOST:PORT: the client.
 #include <cstring>
 #include <iostream>
 

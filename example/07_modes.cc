@@ -26,7 +26,7 @@ class AsWished : public SessionHooks {
     if (peer.private_data.size() != sizeof(wish)) return make_error(Errc::kBadMessage, "the client has sent no wish");
     std::memcpy(&wish, peer.private_data.data(), sizeof(wish));
     if (wish.polling >= kPollingModes.size() || wish.threads >= kThreadModes.size()) {
-      return make_error(Errc::kBadMessage, "the client wishes a mode that does not exist");
+      return make_error(Errc::kBadMessage, "the client requests a mode that does not exist");
     }
     hca.polling_mode = kPollingModes.at(wish.polling);
     hca.thread_mode = kThreadModes.at(wish.threads);

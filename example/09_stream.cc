@@ -1,12 +1,12 @@
 // A stream of bytes, through registered memory that is lent: the client's standard input becomes the server's standard
-// output. Neither side copies a byte, and no reader is overrun.
+// output. Neither peer copies a byte, and no reader is overrun.
 #include "two_ends.h"
 using namespace rdmacomm;
 using namespace std::chrono_literals;
 
 constexpr StreamOptions kOptions{.block_bytes = 64 << 10};
 
-Status add_channel(HcaConfig& hca, const PeerInfo&) {  // on both sides
+Status add_channel(HcaConfig& hca, const PeerInfo&) {  // at both peers
   hca.channels = {kOptions.channel("pipe")};
   return {};
 }

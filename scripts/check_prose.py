@@ -33,7 +33,7 @@ PATTERNS = [
      rf"{START}[Ww]ho(?:ever|mever)?\b|\b(?:for|of|to|by|with|and|or|than|as|from|but|whether|says|tells|until|before|after|while|when|if|that) "
      r"who(?:ever|m|mever)?\b|\bwhose(?= is\b)|\bwhoever\b|\b[Tt]he one (?:who|that|which)\b|\b[Tt]hose (?:who|that|which)\b"),
     ("name the thing instead of 'what ...'",
-     rf"{START}What (?!is\b.*\?)(?:\w+)|\b(?:of|to|with|from|by|in|for|at|on|all|than|as|after|before|into|but|except) what\b|[,;:] what\b"),
+     rf"{START}What (?![^.?]*\?)(?:\w+)|\b(?:of|to|with|from|by|in|for|at|on|all|than|as|after|before|into|but|except) what\b|[,;:] what\b"),
     ("'if' for a condition, not 'where'",
      r"\b[Ww]here (?:there (?:is|are|was|were)|none|nobody|nothing|no|not|both|needed|given|possible|only|"
      r"(?:it|they|this|that|these) (?:is|are|has|have|can|may|does|do|would|was|were))\b"),
@@ -152,6 +152,29 @@ def printed(text):
                 yield Paragraph(text.count("\n", 0, match.start()) + 1, part.replace('\\"', "'").strip())
 
 
+PYTHON_LITERAL = re.compile(r"(?<![\w\"'])[bf]?(\"(?:\\.|[^\"\\\n])+\"|'(?:\\.|[^'\\\n])+')")
+SHELL_TEXT = re.compile(r'\b(?:say|fail|echo|printf|message\([A-Z_]+)\b[^"\n]*"((?:\\.|[^"\\])*)"')
+HERE_DOCUMENT = re.compile(r"<<'?END'?\n(.*?)^END$", re.S | re.M)
+
+
+def printed_by_script(path, text):
+    """The texts that Python, shell and CMake scripts print."""
+    def line_of(match):
+        return text.count("\n", 0, match.start()) + 1
+
+    if path.endswith(".py") or "python" in text[:40]:
+        for match in PYTHON_LITERAL.finditer(text):
+            words = match[1][1:-1]
+            if len(words.split()) >= 4 and "(?" not in words and "\\" not in words:
+                yield Paragraph(line_of(match), words)
+        return
+    for match in SHELL_TEXT.finditer(text):
+        yield Paragraph(line_of(match), match[1])
+    for match in HERE_DOCUMENT.finditer(text):
+        for number, line in enumerate(match[1].splitlines(), 1):
+            yield Paragraph(line_of(match) + number, line.strip())
+
+
 def docstrings(text):
     for match in re.finditer(r'^[ \t]*"""(.*?)"""', text, re.S | re.M):
         line = text.count("\n", 0, match.start()) + 1
@@ -167,8 +190,10 @@ def paragraphs(path, text):
     if path.endswith((".cc", ".h", ".c")):
         found = list(comments(lines, CPP))
         return found if TEST.search(path) else found + list(printed(text))
-    if path.endswith((".py", ".sh", ".cmake", ".txt", ".yml")) or "CMakeLists" in path or text.startswith("#!"):
+    if path.endswith((".py", ".sh", ".in", ".cmake", ".txt", ".yml")) or "CMakeLists" in path or text.startswith("#!"):
         found = list(comments(lines, HASH))
+        if not TEST.search(path):
+            found += printed_by_script(path, text)
         return found + list(docstrings(text)) if path.endswith(".py") or "python" in text[:40] else found
     return []
 

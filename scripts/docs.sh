@@ -40,17 +40,18 @@ groups=(docs)
 ensure_packages "$install" "${groups[@]}"
 # The packages are for Debian's Python. The first python3 in PATH may be another one.
 python=$(command -v /usr/bin/python3 || command -v python3)
-rm -rf build/docs
-mkdir -p build/docs
+command -v doxygen >/dev/null || fail "doxygen is missing; scripts/packages.txt lists what this script needs"
+rm -rf build/docs && mkdir -p build/docs || fail "cannot write $ROOT/build/docs"
 
 say "reading include/rdmacomm with Doxygen"
-doxygen docs/site/Doxyfile || fail "Doxygen's messages are above: each public symbol needs a comment that Doxygen can read"
+DOCS_PYTHON=$python doxygen docs/site/Doxyfile ||
+  fail "Doxygen's messages are above: each public symbol needs a comment. Look for the names; the line numbers differ"
 say "making the pages with Sphinx"
-"$python" docs/site/stage.py build/docs/source
+"$python" docs/site/stage.py "$ROOT/build/docs/source" || fail "the pages could not be written; the reason is above"
 "$python" -m sphinx -q -W --keep-going -b html -d build/docs/doctrees -c docs/site build/docs/source build/docs/site ||
   fail "Sphinx's messages are above. Its line numbers are those of build/docs/source"
 if [ $check = yes ]; then
   say "looking at the pages"
-  "$python" tests/docs/site_test.py build/docs/site build/docs/screenshots
+  "$python" tests/docs/site_test.py build/docs/site build/docs/doxygen/xml build/docs/screenshots
 fi
 say "built: open build/docs/site/index.html"

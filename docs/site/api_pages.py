@@ -8,12 +8,18 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 LAYERS = ("base", "verbs", "softdev", "device", "memory", "adapter", "connector", "channel", "endpoint", "session", "stream")
-KINDS = {"function": "function", "enum": "enum", "typedef": "typedef", "variable": "variable"}
+KINDS = ("function", "enum", "typedef", "variable", "define")
+
+
+class Incomplete(Exception):
+    """The headers or Doxygen's XML cannot become a reference. Its text says why."""
 
 
 def summary(header):
     """The layer of a header, and its first comment without its name. A header that only includes others has no layer."""
     head = re.match(r"// \S+ - ((?:.|\n// (?!Layer))*)(?:\n// Layer: (\w+))?", header.read_text(encoding="utf-8"))
+    if head is None:
+        raise Incomplete(f"{header}: its first line must be: // {header.name} - what it is")
     return head[2] or "", head[1].replace("\n// ", " ")
 
 
@@ -21,48 +27,68 @@ def directive(kind, name, options=""):
     return f"```{{doxygen{kind}}} {name}\n{options}```\n"
 
 
-def line_of(element):
-    return int(element.find("location").get("line"))
+def is_described(element):
+    return any("".join(element.find(kind).itertext()).strip() for kind in ("briefdescription", "detaileddescription"))
 
 
 def signature(member):
     """The parameter types of a function, which tell its overloads apart."""
     types = ("".join(param.find("type").itertext()) for param in member.findall("param"))
-    return f"({', '.join(types)}){' const' if member.get('const') == 'yes' else ''}"
+    return f"({', '.join(types)})"
 
 
-def declarations(xml, name):
-    """The declarations of a header: rows of line, heading, and directive. Classes have a heading, their members do not."""
-    rows = []
-    compound = ElementTree.parse(next(file for file in xml.glob("*_8h.xml") if file_name(file) == name)).getroot().find("compounddef")
-    for inner in compound.findall("innerclass"):
-        of_class = ElementTree.parse(xml / f"{inner.get('refid')}.xml").getroot().find("compounddef")
-        short = inner.text.removeprefix("rdmacomm::").removeprefix("detail::")
-        options = ":members:\n" if of_class.findall("sectiondef") else ""
-        if "::" not in short:
-            rows.append((line_of(of_class), short, directive(of_class.get("kind"), inner.text, options)))
-    for member in compound.iter("memberdef"):
-        if member.get("kind") in KINDS:
-            full = member.findtext("qualifiedname") or f"rdmacomm::{member.findtext('name')}"
-            suffix = signature(member) if member.get("kind") == "function" else ""
-            heading = member.findtext("name") if member.get("kind") == "enum" else ""
-            rows.append((line_of(member), heading, directive(KINDS[member.get("kind")], full + suffix)))
-    return sorted(rows)
+def of_class(compound):
+    """The heading and the directive of a class, with its members. None: a class in a class, which is on the page of that one."""
+    name = compound.findtext("compoundname")
+    heading = name.removeprefix("rdmacomm::").removeprefix("detail::")
+    if "::" in heading:
+        return None
+    return heading, directive(compound.get("kind"), name, ":members:\n" if compound.findall("sectiondef") else "")
 
 
-def file_name(file):
-    return ElementTree.parse(file).getroot().find("compounddef").findtext("compoundname")
+def of_member(member):
+    """The heading and the directive of a function, an enum, a constant, a type or a macro."""
+    kind, name = member.get("kind"), member.findtext("name")
+    full = name if kind == "define" else member.findtext("qualifiedname") or f"rdmacomm::{name}"
+    return name if kind == "enum" else "", directive(kind, full + (signature(member) if kind == "function" else ""))
+
+
+def declarations(xml):
+    """{header: rows of line, heading and directive}, and the names of enumerators and macros without a comment."""
+    found, undescribed = {}, []
+    for file in sorted(xml.glob("*.xml")):
+        for compound in ElementTree.parse(file).getroot().iter("compounddef"):
+            elements = [(compound, of_class(compound))] if compound.get("kind") in ("class", "struct") else [
+                (member, of_member(member)) for member in compound.iter("memberdef") if member.get("kind") in KINDS]
+            for element, row in elements:
+                if row is not None:
+                    where = element.find("location")
+                    found.setdefault(pathlib.Path(where.get("file")).name, []).append((int(where.get("line")), *row))
+            # Doxygen reports other symbols without a comment, but not these.
+            for member in compound.iter("memberdef"):
+                if member.get("prot") != "public":
+                    continue
+                small = member.findall("enumvalue") + ([member] if member.get("kind") == "define" else [])
+                undescribed += [each.findtext("name") for each in small if not is_described(each)]
+    return {header: sorted(rows) for header, rows in found.items()}, undescribed
 
 
 def pages(headers, xml, toctree):
     """{page: text} for the headers in folder `headers`. toctree(names) is the text of a menu."""
+    if not (xml / "index.xml").exists():
+        raise Incomplete(f"{xml} has no output of Doxygen: run scripts/docs.sh")
+    declared, undescribed = declarations(xml)
+    if undescribed:
+        raise Incomplete(f"enumerators and macros without a comment: {', '.join(undescribed)}")
     written, rows = {}, {}
     for header in sorted(headers.glob("*.h")):
         layer, what = summary(header)
         if not layer:
             continue
+        if header.name not in declared:
+            raise Incomplete(f"Doxygen has found no symbol in {header}")
         text = f"# {header.name}\n\n{what[0].upper()}{what[1:]}\n\nLayer {layer} · `#include <rdmacomm/{header.name}>`\n"
-        for _, heading, block in declarations(xml, header.name):
+        for _, heading, block in declared[header.name]:
             text += (f"\n## {heading}\n" if heading else "") + f"\n{block}"
         written[f"api/{header.stem}.md"] = text
         rows.setdefault(layer, []).append((header, what))

@@ -19,7 +19,7 @@ import re
 import sys
 
 COMMENT = re.compile(r"^(?P<margin> *)/// ?(?P<text>.*)$")
-SECTION = re.compile(r"^(?P<label>Returns|Errors|Threads|Lifetime|Cost|ABI|Source|Server|Client)(?: {2,}|: )(?P<text>\S.*)$")
+SECTION = re.compile(r"^(?P<label>Returns|Errors|Completes with|Threads|Lifetime|Cost|ABI|Source|Server|Client)(?: {2,}|: )(?P<text>\S.*)$")
 PARAMETER = re.compile(r"^(?P<label>[a-z][a-z_0-9]*(?:, [a-z][a-z_0-9]*)*) {2,}(?P<text>\S.*)$")
 ITEM = re.compile(r"^ {2,}(?P<label>\S+) {2,}(?P<text>\S.*)$")
 # The beginning of an item in a list of errors.
@@ -79,4 +79,7 @@ def filtered(text):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(__doc__)
+        sys.exit(0 if "--help" in sys.argv else 2)
     sys.stdout.write(filtered(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))

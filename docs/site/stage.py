@@ -3,7 +3,7 @@
 
 usage: stage.py FOLDER
 
-FOLDER  is deleted and written again. sphinx-build makes the site of it, see scripts/docs.sh.
+FOLDER  is below build/. It is deleted and written again. sphinx-build makes the site of it, see scripts/docs.sh.
 
 The documents are written for readers of the tree, whose links lead to files and folders. On the site
 - README.md is index.md, the page where the site begins. docs/README.md is its menu: each section becomes a group of the menu;
@@ -114,12 +114,8 @@ def decisions():
         "", [path.stem for path in sorted(DECISIONS.glob("*.md"))])
 
 
-def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
-        return 0 if "--help" in sys.argv else 2
-    folder = pathlib.Path(sys.argv[1])
-    shutil.rmtree(folder, ignore_errors=True)
+def write_pages(folder):
+    """Writes all pages into `folder`, which is deleted first."""
     groups, shown = menu()
     pages, found = api_pages.pages(HEADERS, XML, lambda names: toctree("", names, hidden=True)), set()
     pages["docs/adr/index.md"] = decisions()
@@ -135,11 +131,27 @@ def main():
     for path in sorted(found):
         found |= {each for each in path.iterdir() if each.is_file()} if path.is_dir() else set()
     pages |= {page_of(path).as_posix(): source_page(path) for path in sorted(found)}
+    shutil.rmtree(folder, ignore_errors=True)
     for page, text in pages.items():
         (folder / page).parent.mkdir(parents=True, exist_ok=True)
         (folder / page).write_text(text, encoding="utf-8")
     for picture in (*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.png")):
         shutil.copyfile(picture, folder / picture.relative_to(ROOT))
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(__doc__)
+        return 0 if "--help" in sys.argv else 2
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    if ROOT / "build" not in folder.parents:
+        print(f"stage.py: {folder} is not below {ROOT / 'build'}; it would be deleted", file=sys.stderr)
+        return 1
+    try:
+        write_pages(folder)
+    except (api_pages.Incomplete, OSError) as reason:
+        print(f"stage.py: {reason}", file=sys.stderr)
+        return 1
     return 0
 
 

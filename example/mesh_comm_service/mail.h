@@ -21,7 +21,7 @@ struct Tally {
 
 /// The numbers are sent on the wire.
 enum class MailKind : std::uint16_t {
-  kReady = 1,     ///< the sender is connected to all nodes that are here
+  kReady = 1,     ///< the sender is connected to all other nodes
   kFinished = 2,  ///< everything from the sender to the receiver is complete: `tally`
   kChecked = 3,   ///< everything has arrived at the sender: `tally`; 0 messages if it does not count them
   kResult = 4,    ///< the sender's figures, for the collecting node: `result`

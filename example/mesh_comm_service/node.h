@@ -44,8 +44,8 @@ struct NodeOptions {
 /// decisions are made on its own thread, which calls run(). The threads of the sessions transfer the traffic (Link) and
 /// report events (NodeEvents).
 ///
-///   kConnecting  until all nodes that are here have endpoints to each other, and have reported it (kReady)
-///   kRunning     until all traffic from and to nodes that are here is complete and both peers know it (kFinished ->
+///   kConnecting  until all nodes that are connected have endpoints to each other, and have reported it (kReady)
+///   kRunning     until all traffic from and to nodes that are connected is complete and both peers know it (kFinished ->
 ///                kChecked, for each ordered pair)
 ///   kClosing     until the lowest rank that is here has all results (kResult) and sends the end (kOver)
 ///

@@ -48,7 +48,7 @@ struct NodeResult {
   [[nodiscard]] std::uint64_t bytes() const noexcept;
   [[nodiscard]] double gb_per_s() const noexcept;
   [[nodiscard]] double mops_per_s() const noexcept;
-  /// The rate of the slowest peer divided by that of the fastest, among peers that are here; 1 if there are none, or if
+  /// The rate of the slowest peer divided by that of the fastest, among peers that are connected; 1 if there are none, or if
   /// no data was sent.
   [[nodiscard]] double fairness() const noexcept;
 

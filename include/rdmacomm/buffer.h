@@ -16,9 +16,13 @@ namespace rdmacomm {
 
 class RDMACOMM_API BufferCore;
 
-/// The operations that peers may do on a buffer: kRead allows READs, kWrite WRITEs, kAtomic atomics, kNone nothing.
-/// Combine with |. The default allows nothing (least privilege).
-enum class RemoteAccess : std::uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAtomic = 4 };
+/// The operations that peers may do on a buffer. Combine with |. The default allows nothing (least privilege).
+enum class RemoteAccess : std::uint8_t {
+  kNone = 0,    ///< no access
+  kRead = 1,    ///< READ
+  kWrite = 2,   ///< WRITE, with and without an immediate
+  kAtomic = 4,  ///< fetch_add and compare_swap
+};
 /// All operations of `a` and of `b`.
 [[nodiscard]] constexpr RemoteAccess operator|(RemoteAccess a, RemoteAccess b) noexcept {
   return static_cast<RemoteAccess>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));

@@ -26,10 +26,11 @@ struct RDMACOMM_API BufferPoolOptions {
                             << 20;    ///< registered when the pool is created: a multiple of largest_block
   std::size_t smallest_block = 4096;  ///< a power of two, 64..largest_block
   std::size_t largest_block = std::size_t{4} << 20;  ///< a power of two, at most 2 GiB
-  std::size_t cached_bytes = std::size_t{256}
-                             << 10;  ///< bytes of free blocks that each thread keeps, of each size; 0: none
-  RemoteAccess remote_access = RemoteAccess::kNone;  ///< granted on the whole pool: all blocks have the same rkey
-  bool huge_pages = false;                           ///< as BufferOptions::huge_pages
+  /// Bytes of free blocks of each size in a cache of the thread, at most 32 blocks; 0: none. Threads share 32 caches.
+  std::size_t cached_bytes = std::size_t{256} << 10;
+  /// Granted on the whole pool. The rkey of a block is in BufferLease::remote_region().
+  RemoteAccess remote_access = RemoteAccess::kNone;
+  bool huge_pages = false;  ///< as BufferOptions::huge_pages
 
   /// Checks the values without a device.
   ///
@@ -69,7 +70,7 @@ class RDMACOMM_API BufferLease {
   ~BufferLease() { reset(); }  ///< reset()
 
   /// Gives the block back. No request may still use it. No effect on an empty lease.
-  /// Cost  no allocation or system call; takes the pool's lock only to refill the cache of this thread
+  /// Cost  no allocation or system call; takes the pool's lock only if the thread's cache is full
   void reset() noexcept {
     if (core_ != nullptr) give_back();
   }
@@ -126,7 +127,7 @@ class RDMACOMM_API BufferPool : public detail::SharedHandle<BufferPoolCore> {
   /// bytes   1..largest_block
   /// Errors  kInvalidArgument: bytes; kPoolExhausted: no block of that size is free, in the caches of other threads
   ///         either: give blocks back, and try again
-  /// Cost    no allocation or system call; takes the pool's lock only to refill the cache of this thread
+  /// Cost    no allocation or system call; takes the pool's lock only if the thread's cache is full
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes) const;
 
   /// The counters now. Cost: takes the pool's lock and that of each cache, so do not call it for each message.

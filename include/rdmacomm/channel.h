@@ -221,7 +221,7 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
 /// - ok: accepted
 /// - kSendQueueFull (post_recv: kReceiveQueueFull): the queue is full: poll, then retry
 /// - kNotConnected: the adapter has not reached RTS, or was moved to ERR (post_recv: was moved to ERR)
-/// - kNotSupported: post_recv: the channel takes its receives from a pool
+/// - kNotSupported: post_recv: the channel takes its receives from a pool; other posts: the device refuses the operation
 /// - kInvalidArgument: one of these:
 ///   - more slices than configured
 ///   - an inline payload beyond max_inline_bytes(), or kInline on a READ or an atomic
@@ -235,7 +235,7 @@ class RDMACOMM_API RDMAChannel {
   /// Makes a channel from a queue pair that the program has created itself, before or after RDMAAdapter::connect(). Its
   /// completions are taken by poll().
   ///
-  /// name     1..64 printable characters
+  /// name     1..64 printable ASCII characters
   /// adapter  moved into the channel. Its state is INIT (connect() follows) or RTS
   /// Returns  kInvalidArgument: the name, or no adapter; kWrongState: the queue pair is in another state
   [[nodiscard]] static Result<std::shared_ptr<RDMAChannel>> create(std::string name, RDMAAdapter adapter);
@@ -378,7 +378,8 @@ class RDMACOMM_API RDMAChannel {
   ///
   /// deadline  until when to wait for the completions
   /// function  empty: the completions are dropped
-  /// Returns   kWrongState: as poll(); kTimeout: the device did not return all completions before `deadline`
+  /// Returns   kWrongState, kCompletionFailed: as poll(); kTimeout: the device did not return all completions before
+  ///           `deadline`; or the device's error
   [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
 
  private:

@@ -38,7 +38,7 @@ struct RDMACOMM_API ThreadOptions {
   /// Maximum length of `name`, in bytes. The system limits the names of threads, and a number follows `name`.
   static constexpr std::size_t kMaxNameBytes = 10;
 
-  /// 1..kMaxNameBytes printable characters. `top -H` and debuggers show them, followed by a number: "rdma-cq-3".
+  /// 1..kMaxNameBytes printable ASCII characters. `top -H` and debuggers show them, followed by a number: "rdma-cq-3".
   std::string name = "rdma-cq";
   /// The CPUs to run on, one for each thread. A thread gets the CPU with the fewest such threads of this process,
   /// counting all its sessions and keys. Empty: any CPU. A thread that spins should have a CPU for itself.
@@ -52,7 +52,7 @@ struct RDMACOMM_API ThreadOptions {
 
 /// One channel. A value.
 struct RDMACOMM_API ChannelConfig {
-  std::string name = {};       ///< 1..64 printable characters; connects to the peer's channel of the same name
+  std::string name = {};       ///< 1..64 printable ASCII characters; connects to the peer's channel of the same name
   AdapterConfig adapter = {};  ///< the queue pair; the two ends may differ
   /// The channel has its own completion queue, which only the application polls: with RDMAChannel::poll() (fastest), or
   /// with the EndPoint::wait() that takes a channel. Several threads of the application can then wait, each on its
@@ -75,7 +75,7 @@ struct RDMACOMM_API ChannelConfig {
 
 /// A region of local memory that the peer can look up by name. A value.
 struct RDMACOMM_API PublishedRegion {
-  std::string name = {};     ///< 1..64 printable characters; the peer passes it to EndPoint::remote_region()
+  std::string name = {};     ///< 1..64 printable ASCII characters; the peer passes it to EndPoint::remote_region()
   RemoteRegion region = {};  ///< sent to the peer with the name
   // HcaConfig::publish() fills in the device and the domain of the registration.
   RDMADevice device = {};        ///< of the registration, not sent to the peer; empty: not known
@@ -98,7 +98,7 @@ struct RDMACOMM_API HcaConfig {
   ThreadMode thread_mode = ThreadMode::kApplication;  ///< which thread polls for completions
   ThreadOptions threads = {};  ///< not used in kApplication; for a shared queue, the first endpoint of its key decides
   /// kThreadPerCompletionQueue: the key of the queue. All endpoints of a session with the same key share one queue.
-  /// 1..kMaxNameBytes printable characters. Ignored in the other modes.
+  /// 1..kMaxNameBytes printable ASCII characters. Ignored in the other modes.
   std::string shared_queue_key = "shared";
   /// kThreadPerCompletionQueue: the number of queues, each with its own thread, for the endpoints of the key. A queue
   /// is created when an endpoint needs it. Each endpoint uses the queue with the fewest endpoints.
@@ -109,7 +109,7 @@ struct RDMACOMM_API HcaConfig {
   /// then grows, up to the device's limit, when its endpoints need more.
   std::optional<int> shared_queue_depth{};
   /// The pool of the channels with pooled_receives. All endpoints of a session with the same key share one pool.
-  /// 1..kMaxNameBytes printable characters; empty: no pool, and pooled_receives is not possible.
+  /// 1..kMaxNameBytes printable ASCII characters; empty: no pool, and pooled_receives is not possible.
   std::string receive_pool_key = {};
   ReceivePoolOptions receive_pool = {};  ///< the options of that pool; the same for all endpoints of a key
   /// The protection domain of the endpoint, on the session's device. The peer reaches memory in this domain and no

@@ -115,10 +115,10 @@ class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
   /// Waits for the next message that the peer sends by send_message().
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
-  /// A barrier: returns when both ends have called it with the same tag, at most 255 bytes.
+  /// A barrier: returns when both ends have called it with the same tag. Unprintable bytes count as '?'.
   ///
   /// Returns  kTimeout: may be called again with the same tag, to continue waiting; kWrongState: the same, but the peer
-  ///          waits at another tag
+  ///          waits at another tag; kInvalidArgument: a tag of more than 255 bytes
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) const;
   /// Tells the peer that the connection ends in order, and ends all local waits. Takes at most 50 ms.
   void close() const;

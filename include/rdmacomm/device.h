@@ -27,9 +27,12 @@ class RDMACOMM_API ProtectionDomainCore;
 template <>
 inline constexpr const char* detail::kHandleName<ProtectionDomainCore> = "ProtectionDomain";
 
-/// The type of GID that a connection uses. InfiniBand has only kIb. kRoceV1 and kRoceV2 are for the two versions of
-/// RoCE.
-enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
+/// The type of GID that a connection uses.
+enum class GidType : std::uint8_t {
+  kIb = 0,      ///< InfiniBand, and iWARP
+  kRoceV1 = 1,  ///< RoCE version 1: within one Ethernet network
+  kRoceV2 = 2,  ///< RoCE version 2: over UDP and IP
+};
 [[nodiscard]] RDMACOMM_API std::string to_text(GidType type);  ///< "IB", "RoCE v1", "RoCE v2"
 
 /// Which device and port to open. With all defaults the library chooses.

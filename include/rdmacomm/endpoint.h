@@ -100,11 +100,12 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
 
   // Barrier and messages, over the connection ------------------------------------------------------------------
 
-  /// A barrier: returns when both ends have called it with the same tag, at most 255 bytes. Several threads may wait at
+  /// A barrier: returns when both ends have called it with the same tag. Unprintable bytes count as '?'. Several threads may wait at
   /// barriers with different tags at a time. Tags that begin with "rdmacomm." are reserved for the library.
   ///
   /// Returns  kTimeout: may be called again with the same tag, to continue waiting; kWrongState: the same, but the peer
-  ///          waits at another tag, at which no local thread waits (the context names both); status() after the end
+  ///          waits at another tag, at which no local thread waits (the context names both); kInvalidArgument: a tag
+  ///          of more than 255 bytes; status() after the end
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) const;
   /// Sends the peer's application a message of up to TCPConnector::kMaxMessageBytes. Returns when the system has taken
   /// the bytes. Only an answer shows that the peer has read them.
@@ -132,7 +133,7 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   ///
   /// Errors  kPeerClosed, kPeerLost: the peer has ended the connection in order, or is gone (the context names it and
   ///         says how), and all completions have been taken; kStopped: stop() or close(); any other that status()
-  ///         returns; kTimeout; as poll()
+  ///         returns; kTimeout; kInvalidArgument: `out` is empty; kNotConnected: it is not established yet; as poll()
   [[nodiscard]] Result<std::span<Completion>> wait(std::span<Completion> out, Deadline deadline) const;
   /// Waits for one completion and returns it. Errors are as for wait().
   [[nodiscard]] Result<Completion> next(Deadline deadline) const;
@@ -184,8 +185,9 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// ok until it ends; then the reason: kPeerClosed (in order), kPeerLost, kStopped (stopped locally), or the reason
   /// for which a session or abort() has ended it: kDeviceLost, kHookFailed, ...
   [[nodiscard]] Status status() const;
-  /// Whether a heartbeat has arrived from the peer lately; if not, the endpoint ends with kPeerLost. Sessions check
-  /// this themselves (SessionOptions::silent_peer_after); call this to know it sooner.
+  /// Whether a heartbeat has arrived from the peer lately; if not, the endpoint ends with kPeerLost. Also sends a
+  /// heartbeat. False if the endpoint has ended. Sessions check this themselves (SessionOptions::silent_peer_after);
+  /// call this to know it sooner.
   ///
   /// silent_after  how long the peer may have been silent: more than a second, which is the period of heartbeats
   [[nodiscard]] bool check_alive(std::chrono::milliseconds silent_after) const;
@@ -205,7 +207,7 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   ///
   /// Returns  kTimeout: the device did not return all completions within kDrainTime, or hooks of this endpoint have not
   ///          returned within kCloseTime. Buffers may then still be in use. close() may be called again; it returns
-  ///          kTimeout until nothing is outstanding
+  ///          kTimeout until nothing is outstanding; kCompletionFailed: a completion queue has failed
   Status close() const;
   static constexpr std::chrono::seconds kDrainTime{2};   ///< how long close() waits for the device
   static constexpr std::chrono::seconds kCloseTime{10};  ///< how long close() waits for hooks that are running

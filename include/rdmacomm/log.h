@@ -18,9 +18,12 @@
 
 namespace rdmacomm {
 
-/// How serious a log line is. kInfo: details, only if RCL_MAX_VLOG_LEVEL is 1 or more. kWarning: the library continues,
-/// but something may need attention. kError: a failure that no call returns.
-enum class LogSeverity : std::uint8_t { kInfo, kWarning, kError };
+/// How serious a log line is.
+enum class LogSeverity : std::uint8_t {
+  kInfo,     ///< details, only if RCL_MAX_VLOG_LEVEL is 1 or more
+  kWarning,  ///< the library continues, but something may need attention
+  kError,    ///< a failure that no call returns
+};
 
 /// Receives one line, without its line end. It must not throw, and should not block: the calling thread may be one that
 /// takes completions.

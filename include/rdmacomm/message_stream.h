@@ -133,8 +133,9 @@ class RDMACOMM_API MessageStream {
   /// Returns  as lend(); also kTimeout: the pool had no room. If part of the message was sent by then, the stream is
   ///          aborted
   [[nodiscard]] Status send(std::span<const std::byte> message, Deadline deadline);
-  /// Sends the bytes of `lease` without copying them, and gives it back when the peer has them; also on errors. If
-  /// the peer's pool has no block of that size, the bytes are copied and sent in parts.
+  /// Sends the bytes of `lease` without copying them, and gives it back when the peer has them; also on errors. A
+  /// lease that is larger than the largest block of either pool is copied, in parts. An empty lease sends a message
+  /// without bytes.
   ///
   /// lease     of the pool, or of another pool on the same device that lets peers read
   /// deadline  until when to wait for room

@@ -33,7 +33,7 @@ struct RDMACOMM_API StreamOptions {
   int write_blocks = 8;  ///< for sending, some filled while others are sent: 0..kMaxBlocks; 0: lend() is not possible
   int read_blocks = 8;   ///< for incoming data: 0..kMaxBlocks; 0: the peer can send nothing
   /// Blocks of write_from() in flight at a time: 0..kMaxBlocks. If the blocks are lent by another stream, they return
-  /// to that stream only when they are sent. So choose less than its read_blocks; otherwise it may stop.
+  /// to that stream only when they are sent. So choose less than the lending stream's read_blocks; otherwise that stream may stop.
   int borrowed_blocks = 4;
   bool huge_pages = false;  ///< as BufferOptions::huge_pages
 
@@ -172,8 +172,9 @@ class RDMACOMM_API RDMAStream {
   /// keep      is kept until the bytes are sent, and then dropped by any thread that calls this stream. So it may own
   ///           the memory, and several streams may share it
   /// deadline  until when to wait while borrowed_blocks such slices are in flight
-  /// Returns   as lend(), but write_blocks are not needed; kInvalidArgument: without borrowed_blocks. On errors
-  ///           nothing of it is written, and `keep` is dropped
+  /// Returns   as lend(), but write_blocks are not needed; kInvalidArgument: without borrowed_blocks
+  ///           (kWrongState, if there are no write_blocks either). On errors nothing of it is written, and `keep` is
+  ///           dropped
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   /// Sends all committed bytes, also if they do not fill a block, and returns when the device has all of them.
   [[nodiscard]] Status flush(Deadline deadline);

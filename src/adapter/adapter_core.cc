@@ -49,11 +49,11 @@ std::string sizes_text(const AdapterConfig& config) {
 std::string cause_of(ibv_qp_state to, std::error_code code) {
   if (code == std::errc::timed_out || code == std::errc::host_unreachable || code == std::errc::network_unreachable) {
     return "the local GID cannot reach the peer's GID: the subnets differ, no route exists, address "
-           "resolution got no answer, or the peer's host is down; choose GIDs of one network on both sides";
+           "resolution got no answer, or the peer's host is down; choose GIDs of one network at both peers";
   }
   if (to == IBV_QPS_RTR && code == std::errc::invalid_argument) {
     return "the device cannot reach the peer's GID from this GID index, or refuses one of the values; "
-           "compare the GID type, IP version and MTU of both sides";
+           "compare the GID type, IP version and MTU of both peers";
   }
   if (to == IBV_QPS_INIT && code == std::errc::invalid_argument) return "does the port's P_Key table have this index?";
   if (code == std::errc::too_many_files_open)

@@ -52,11 +52,11 @@ Status QpPath::check_compatible() const {
   }
   if (local.gid_type != remote.gid_type) {
     return incompatible("the queue pairs have different GID types, " + verbs::gid_type_text(local.gid_type) + " and " +
-                        verbs::gid_type_text(remote.gid_type) + ": choose the same GID type on both sides (gid_type)");
+                        verbs::gid_type_text(remote.gid_type) + ": choose the same GID type at both peers (gid_type)");
   }
   if (local.gid_type == IBV_GID_TYPE_ROCE_V2 && verbs::is_mapped_ipv4(local.gid) != verbs::is_mapped_ipv4(remote.gid)) {
     return incompatible(
-        "one queue pair has an IPv4 GID and the other an IPv6 GID: choose the same IP version on both sides "
+        "one queue pair has an IPv4 GID and the other an IPv6 GID: choose the same IP version at both peers "
         "(gid_index)");
   }
   return check_partitions();
@@ -69,7 +69,7 @@ Status QpPath::check_partitions() const {
       "local: P_Key " + verbs::pkey_text(local.pkey) + "; peer: P_Key " + verbs::pkey_text(remote.pkey);
   if (((local.pkey ^ remote.pkey) & 0x7fff) != 0) {
     return make_error(Errc::kIncompatiblePeer, "the queue pairs are in different partitions; " + both +
-                                                   ": choose the same P_Key on both sides (pkey)");
+                                                   ": choose the same P_Key at both peers (pkey)");
   }
   if (((local.pkey | remote.pkey) & 0x8000) != 0) return {};
   return make_error(Errc::kIncompatiblePeer, "both queue pairs are limited members of their partition; " + both +

@@ -19,8 +19,7 @@ namespace rdmacomm {
 ///       ... store everything that was read where its thread looks for it
 ///     }
 ///
-/// If every thread slept on the source, a thread could read data that another thread waits for, and that thread would
-/// sleep on.
+/// If every thread slept on the source, one thread could read the data of another, and the other would not wake up.
 ///
 /// Condition  std::condition_variable, or std::condition_variable_any for other locks
 /// Threads: all functions with the lock that guards the source.

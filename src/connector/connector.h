@@ -106,11 +106,11 @@ class Connector {
   static constexpr std::size_t kMaxInboxMessages = 256;
   static constexpr std::size_t kMaxInboxBytes = 4 * kMaxPayloadBytes;
   /// Changes the limit of bytes kept for other receivers: at most kMaxInboxBytes. In addition to them, one message that
-  /// exceeds `bytes` may be kept, and one may be in transfer. Sessions keep one message until the peer's card has
+  /// exceeds `bytes` may be kept, and one may be in transfer. Sessions keep one message until the peer's OFFER or ANSWER has
   /// arrived, and then kMaxInboxBytesInHandshake until the endpoint is established.
   void limit_inbox(std::size_t bytes);
   /// From now on a message with a longer payload is refused (kBadMessage), as soon as its header has arrived. Sessions
-  /// allow kMaxOfferBytes until the peer's card has arrived, and then kMaxPayloadBytes, which is the default.
+  /// allow kMaxOfferBytes until the peer's OFFER or ANSWER has arrived, and then kMaxPayloadBytes, which is the default.
   void limit_messages(std::size_t bytes);
   static constexpr std::size_t kMaxInboxBytesInHandshake = kMaxPayloadBytes;
 

@@ -15,7 +15,7 @@
 
 namespace rdmacomm {
 
-/// A network interface of the local network name space. A value.
+/// A network interface of the local network namespace. A value.
 struct NetworkInterface {
   unsigned index = 0;
   std::string name{};
@@ -86,15 +86,15 @@ enum class RouteFit : std::uint8_t {
   kInterface,  ///< it belongs to the interface by which the route leaves
   kElsewhere,  ///< neither, or no route is known
 };
-/// The best fit among the port's GIDs that the options allow and that belong to this name space.
+/// The best fit among the port's GIDs that the options allow and that belong to this namespace.
 [[nodiscard]] RouteFit route_fit(const AddressingInput& input, const PortFacts& port);
 
 /// Ranks the GIDs of a port by these criteria, the most important first: it is the route's source address; it belongs
 /// to the interface by which the route leaves; it is routable, then link-local, then loopback; RoCE v2 before v1; IPv4
-/// before IPv6 (both peers need the same); a lower index. A GID whose interface is not in this name space is not used.
+/// before IPv6 (both peers need the same); a lower index. A GID whose interface is not in this namespace is not used.
 /// An index in input.options overrides all criteria.
 ///
-/// Returns  kNoUsableGid: no GID of the wanted type, none in this name space, or the entry with the given index is
+/// Returns  kNoUsableGid: no GID of the wanted type, none in this namespace, or the entry with the given index is
 ///          empty. The context lists the table
 [[nodiscard]] Result<GidChoice> choose_gids(const AddressingInput& input, const PortFacts& port);
 

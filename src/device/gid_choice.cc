@@ -121,7 +121,7 @@ std::string table_text(const AddressingInput& input, const PortFacts& port) {
   std::string text;
   for (const GidEntry& entry : port.gids) {
     text += (text.empty() ? "it has " : ", ") + entry.to_text();
-    if (!is_of_this_name_space(input, port.transport, entry)) text += " of another network name space";
+    if (!is_of_this_name_space(input, port.transport, entry)) text += " of another network namespace";
   }
   return text;
 }
@@ -130,7 +130,7 @@ Error no_usable_gid(const AddressingInput& input, const PortFacts& port) {
   const bool wanted = std::ranges::any_of(port.gids, [&](const GidEntry& entry) { return is_wanted(input, entry); });
   std::string lacks = "no GID";
   if (input.options.gid_type) lacks = "no " + to_text(*input.options.gid_type) + " GID";
-  if (wanted) lacks += input.route ? " that could reach " + input.route->text() : " of this network name space";
+  if (wanted) lacks += input.route ? " that could reach " + input.route->text() : " of this network namespace";
   return make_error(Errc::kNoUsableGid, port_text(port) + " has " + lacks + ": " + table_text(input, port));
 }
 

@@ -15,7 +15,7 @@ namespace rdmacomm {
 
 /// Functions that ask the operating system. A value; tests replace the functions. Threads: any.
 struct HostNetwork {
-  /// The interfaces of this network name space that are up; empty if the system does not report them.
+  /// The interfaces of this network namespace that are up; empty if the system does not report them.
   std::vector<NetworkInterface> (*interfaces)();
   /// The source address of packets to `peer`; empty: no route. Sends nothing.
   /// scope  index of the interface that a link-local IPv6 peer is behind; 0: not given

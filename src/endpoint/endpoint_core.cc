@@ -192,7 +192,7 @@ Status EndPointCore::set_peer(EndPointDescription remote) {
   if (mine != theirs) {
     return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
                                                    "; the channels of " + connector_->peer_address() + " are: " +
-                                                   theirs + "; use the same names in lazy_config_hca() on both sides");
+                                                   theirs + "; use the same names in lazy_config_hca() at both peers");
   }
   const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
   if (!agreed) return agreed.status();

@@ -308,8 +308,8 @@ Status StreamLink::on_hello(std::span<const std::byte> payload) {
   if (!hello) return hello.status();
   if (hello->mode != mode_) {
     return make_error(Errc::kIncompatiblePeer, "channel '" + channel_.name() +
-                                                   "' has a stream of bytes on one side and a stream of messages on "
-                                                   "the other: open the same kind on both sides");
+                                                   "' has a stream of bytes at one peer and a stream of messages at "
+                                                   "the other: open the same kind at both peers");
   }
   if (hello->immediate != immediate_) {
     return make_error(Errc::kIncompatiblePeer,

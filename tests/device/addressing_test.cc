@@ -346,15 +346,15 @@ std::vector<Layout> container_layouts() {
        .seen = "a container on a bridge, with the host's device passed in",
        .input = {.devices = {roce("mlx5_0", pairs(0, {{"fe80::1", 2}, {"::ffff:10.0.0.1", 2}})),
                              soft0({{"::ffff:172.17.0.2", 2}})},
-                 // In its own name space, its eth0 has the same index as the NIC outside.
+                 // In its own namespace, its eth0 has the same index as the NIC outside.
                  .interfaces = {lo(), interface(2, "eth0", {"::ffff:172.17.0.2"}, {2, 0x42, 0xac, 0x11, 0, 2})},
                  .route = route("::ffff:172.17.0.2", "10.0.0.2")},
        .device = "soft0",
        .index = 3,
        .says = "not usable: mlx5_0 port 1 has no GID that could reach 10.0.0.2: it has index 0 fe80::1 (RoCE v1) of "
-               "another network name space"},
+               "another network namespace"},
       {.name = "container_shares_the_address_of_another",
-       .seen = "two name spaces may have one address on one NIC, in different VLANs",
+       .seen = "two namespaces may have one address on one NIC, in different VLANs",
        .input = {.devices = {roce("mlx5_0", {v2(3, "::ffff:10.0.0.5", 31), v2(5, "::ffff:10.0.0.5", 37)})},
                  .interfaces = {lo(), interface(37, "net1", {"::ffff:10.0.0.5"})},
                  .route = route("::ffff:10.0.0.5", "10.0.0.6")},

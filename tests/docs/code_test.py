@@ -7,11 +7,12 @@ import textwrap
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "example/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "example/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROJECT = (ROOT / "example/tutorial/hello/CMakeLists.txt").read_text(encoding="utf-8")
 # The code that the documents may show: the examples, which docs.tutorial, docs.examples and programs.examples run, and the tests.
 SOURCES = ["\n" + path.read_text(encoding="utf-8") for folder in ("example", "tests")
            for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".cc", ".h")]
-CPP = re.compile(r"^( *)```cpp\n(.*?)^ *```$", re.S | re.M)
+CPP = re.compile(r"^( *)```cpp[^\n]*\n(.*?)^ *```$", re.S | re.M)
 # An indented line that can only be C++: those blocks are not checked, so there may be none.
 INDENTED_CODE = re.compile(r"^ {4,}(?!\|)[^\n`]*(?:;|\) \{)(?: +//[^\n]*)?$", re.M)
 
@@ -45,6 +46,13 @@ class Code(unittest.TestCase):
                 with self.subTest(document=document.name, block=block):
                     self.assertTrue(is_excerpt(block), "these are not adjacent lines of one file below example/ or tests/")
         self.assertGreater(count, 25)
+
+    def test_each_line_of_cmake_is_in_the_project_that_is_built(self):
+        for document in DOCUMENTS:
+            for block in re.findall(r"^```cmake\n(.*?)^```$", document.read_text(encoding="utf-8"), re.S | re.M):
+                for line in block.splitlines():
+                    with self.subTest(document=document.name, line=line):
+                        self.assertIn(line.replace("echo", "hello") + "\n", PROJECT)
 
     def test_a_changed_line_is_found(self):
         for document in DOCUMENTS:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Each command in README.md, CONTRIBUTING.md and docs/ is run: here, or by a test that is named here.
+"""The commands in the documents are run: here, or by a test that is named here.
 
 A command is a line of an indented or ```console block with the name of a program or script of this project. SCENES has the commands that
-run together, unchanged except for SHORTER. They run on four hosts, which are network namespaces, as node1 to node4. HOST is node2.
-docs/tutorial.md has a test of its own, tutorial_test.py.
+run together, unchanged except for SHORTER. They run on four hosts, which are network namespaces, as node1 to node4. HOST is node2. The
+steps by which a reader makes a program of their own, in README.md and docs/tutorial.md, run in a folder of their own. tutorial_test.py
+runs the ```console blocks of docs/tutorial.md.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import unittest
 
@@ -31,8 +33,10 @@ if SLOW > 1:
     REASON = "the tests of the programs run them with sanitizers"
 SECONDS = 60 * SLOW
 
-DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "example/README.md", ROOT / "bench/README.md",
-                               *sorted((ROOT / "docs").rglob("*.md"))) if path.name != "tutorial.md"]
+DOCUMENTS = sorted(ROOT.glob("*.md")) + [ROOT / "example/README.md", ROOT / "bench/README.md", ROOT / "third_party/README.md",
+                                         *sorted((ROOT / "docs").rglob("*.md"))]
+# The languages of fenced blocks. A block without one is an output, a text or a drawing.
+LANGUAGES = {"", "console", "cpp", "cmake"}
 PROGRAMS = {"ping_pong_test", "lat_bw_benchmark", "mesh_comm_service", "rdma_send", "rdma_recv", "rdma_copy", "softdev-run", "ctest", "cmake",
             "contract_tests", "channel_tests", "fuzz_handshake", "demo.sh", "test.sh", "fuzz.sh", "docs.sh"}
 PATHS = (".ci/run", "tests/kernel_vm/run", "build/")
@@ -40,28 +44,32 @@ PATHS = (".ci/run", "tests/kernel_vm/run", "build/")
 # Texts of the documents, and the texts that are run instead: paths that a test must not write to, and times.
 SHORTER = (("/data", "data"), ("--duration=10", "--duration=1"), ("PROGRAM...", "ibv_devinfo -d {}"))
 
-# The commands that run elsewhere: the name of the ctest test, or of a class below. ".ci/run" is continuous integration.
+# The commands that run elsewhere: by a ctest test, by .ci/run (a part of its text), or by a class below. "not run": by no test.
 ELSEWHERE = {
-    "scripts/demo.sh": ".ci/run (its builds and programs)",
-    "scripts/test.sh": ".ci/run",
-    "scripts/test.sh --vm": ".ci/run",
-    "scripts/docs.sh --check": ".ci/run",
-    "scripts/fuzz.sh": ".ci/run",
-    "scripts/fuzz.sh --executions=10000000 handshake": "scripts.fuzz",
-    "build/fuzz/bin/fuzz_handshake FILE": "scripts.fuzz",
-    ".ci/run": ".ci/run",
-    "cmake --build --preset dev": ".ci/run",
-    "tests/kernel_vm/run": ".ci/run",
-    "tests/kernel_vm/run --device=siw --kernel=6.12": "kernel_vm",
-    "tests/kernel_vm/run -- ibv_devinfo -v": "kernel_vm",
-    "tests/kernel_vm/run -- bash": "kernel_vm",
-    "tests/kernel_vm/run -- tests/kernel_vm/suite.py --only=programs rxe": "kernel_vm",
-    "cmake --install build/release --prefix ~/rdmacomm-installed --component rdmacomm": "OwnProgram",
-    "cmake -S ~/hello -B ~/hello/build -DCMAKE_PREFIX_PATH=$HOME/rdmacomm-installed": "OwnProgram",
-    "cmake --build ~/hello/build": "OwnProgram",
-    "build/release/bin/01_hello": "docs.tutorial",
-    "build/release/bin/01_hello 127.0.0.1:41273": "docs.tutorial",
-    "srun --nodes=16 mesh_comm_service --heatmap=mesh.svg --json=mesh.json": "programs.mesh_comm_service, with the environment that Slurm sets",
+    "scripts/demo.sh": ("ci", "check demo "),
+    "scripts/test.sh": ("ci", "check tests 2400 scripts/test.sh"),
+    "scripts/docs.sh --check": ("ci", "scripts/docs.sh --check"),
+    "scripts/fuzz.sh": ("ci", "scripts/fuzz.sh --seconds=60"),
+    "cmake --preset release -DRDMACOMM_BUILD_BENCH=OFF": ("ci", "check demo "),
+    "cmake --build --preset release": ("ci", "check demo "),
+    "cmake --build --preset dev": ("ci", "check tests "),
+    "tests/kernel_vm/run": ("ci", "check kernel-vm 1800 tests/kernel_vm/run"),
+    "cmake --install build/release --prefix ~/rdmacomm-installed --component rdmacomm": ("class", "OwnProgram"),
+    "cmake -S ~/hello -B ~/hello/build -DCMAKE_PREFIX_PATH=$HOME/rdmacomm-installed": ("class", "OwnProgram"),
+    "cmake --build ~/hello/build": ("class", "OwnProgram"),
+    "cmake -S . -B build -DCMAKE_PREFIX_PATH=$HOME/rdmacomm-installed": ("class", "OwnProgram"),
+    "cmake --build build": ("class", "OwnProgram"),
+    "build/release/bin/01_hello": ("ctest", "docs.tutorial"),
+    "build/release/bin/01_hello 127.0.0.1:41273": ("ctest", "docs.tutorial"),
+    ".ci/run": ("not run", "it is what runs the tests"),
+    "scripts/test.sh --vm": ("not run", ".ci/run does both of its parts"),
+    "scripts/fuzz.sh --executions=10000000 handshake": ("not run", "it takes minutes; scripts/fuzz.sh runs the same target"),
+    "build/fuzz/bin/fuzz_handshake FILE": ("not run", "it needs an input that has failed; fuzz.corpus runs the inputs that have"),
+    "tests/kernel_vm/run --device=siw --kernel=6.12": ("not run", "it downloads another kernel"),
+    "tests/kernel_vm/run -- ibv_devinfo -v": ("not run", "it boots a virtual machine; tests/kernel_vm/run boots the same"),
+    "tests/kernel_vm/run -- bash": ("not run", "it is for a person at a terminal"),
+    "tests/kernel_vm/run -- tests/kernel_vm/suite.py --only=programs rxe": ("not run", "tests/kernel_vm/run runs the whole suite"),
+    "srun --nodes=16 mesh_comm_service --heatmap=mesh.svg --json=mesh.json": ("not run", "it needs Slurm; programs.mesh_* set its variables"),
 }
 
 # Commands that run at the same time: the number of the node, and the command. Commands with "&" before them are servers. They are ended
@@ -108,18 +116,27 @@ def plain(command):
     return command.lstrip("&+")
 
 
+FENCED = re.compile(r"^ *```(\S*)([^\n]*)\n(.*?)^ *```$", re.S | re.M)
+
+
+def indented(text):
+    """The indented blocks of a document, without their margin."""
+    return [textwrap.dedent(block) for block in re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", FENCED.sub("", text))]
+
+
 def commands_in(text):
-    """The commands of a document, without the remarks after them."""
+    """The commands of a document, without the remarks after them. Blocks that tutorial_test.py runs are left out."""
     lines = []
-    for words, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M):
-        lines += [line[2:] for line in block.splitlines() if words == "console" and line.startswith("$ ")]
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
-    for block in re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", text):
-        lines += [line.strip() for line in block.splitlines()]
+    for language, words, block in FENCED.findall(text):
+        lines += [line[2:] for line in block.splitlines() if language == "console" and not words.strip() and line.startswith("$ ")]
+    for block in indented(text):
+        lines += [line.strip() for line in block.replace("\\\n", " ").splitlines()]
     commands = []
     for line in lines:
         command = re.split(r" {2,}|\s#\s", line)[0]
         words = command.split()
+        if words[:2] == ["sudo", "apt-get"]:
+            continue  # tutorial_test.py compares its packages
         if any(word.rpartition("/")[2] in PROGRAMS or word.startswith(PATHS) for word in words):
             commands.append(command)
     return commands
@@ -140,14 +157,40 @@ class Documented(unittest.TestCase):
         run = {plain(command) for scene in SCENES for _, command in scene} | set(ELSEWHERE)
         for command, document in documented().items():
             with self.subTest(document=document, command=command):
-                self.assertTrue(command in run or is_selection(command), "no scene of this test has it")
+                self.assertTrue(command in run or is_selection(command), "it is run nowhere: add it to SCENES, or to ELSEWHERE with the test that runs it")
 
     def test_each_scene_is_in_a_document(self):
         found = documented()
         self.assertGreater(len(found), 40)
         for command in [command.lstrip("&") for scene in SCENES for _, command in scene] + list(ELSEWHERE):
             with self.subTest(command):
-                self.assertTrue(command.startswith("+") or command in found, "no document has it")
+                self.assertTrue(command.startswith("+") or command in found, "no document has it: remove it")
+
+    def test_each_of_them_is_run_there(self):
+        ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+        listed = subprocess.run(["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout if BIN else None
+        for command, (by, name) in ELSEWHERE.items():
+            with self.subTest(command):
+                if by == "ci":
+                    self.assertIn(name, ci)
+                elif by == "class":
+                    self.assertIn(name, globals())
+                elif by == "ctest" and listed is not None:
+                    self.assertRegex(listed, rf"Test +#\d+: {re.escape(name)}\n")
+                else:
+                    self.assertIn(by, ("ctest", "not run"))
+
+    def test_fenced_blocks_have_a_known_language(self):
+        for path in DOCUMENTS:
+            text = path.read_text(encoding="utf-8")
+            self.assertNotIn("\n~~~", text, "fenced blocks begin with ```")
+            for language, _, block in FENCED.findall(text):
+                with self.subTest(document=path.name, block=block[:60]):
+                    self.assertIn(language, LANGUAGES, "commands are in indented or ```console blocks, which tests read")
+                    if not language:
+                        words = [line.split()[0].rpartition("/")[2] for line in block.splitlines() if line.split()]
+                        commands = [word for word in words if word in PROGRAMS and f"{word}\n" not in block]
+                        self.assertEqual(commands, [], "commands are in indented or ```console blocks, which tests read")
 
     def test_a_command_is_told_from_other_text(self):
         text = ("a\n\n    rdma_send HOST < file     # a remark\n    FLAGS_a=1 ping_pong_test --b  x\n    ping_pong_test: wrong\n\n"
@@ -173,27 +216,48 @@ class Selections(unittest.TestCase):
 
 @unittest.skipUnless(BIN and SLOW == 1, "needs the programs, built without sanitizers")
 class OwnProgram(unittest.TestCase):
-    """README.md, "Write your own program": the library is installed, and a project is built with it."""
+    """The steps of README.md, "Write your own program", and of docs/tutorial.md: install the library, build projects with it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        (self.home / "rdmacomm/build").mkdir(parents=True)
+        (self.home / "rdmacomm/build/release").symlink_to(BUILD)
+        (self.home / "rdmacomm/example").symlink_to(ROOT / "example")
+        self.options = {"shell": True, "cwd": self.home / "rdmacomm", "env": os.environ | {"HOME": folder.name}, "text": True,
+                        "executable": "/bin/bash"}
+
+    def take(self, steps):
+        built = subprocess.run(f"set -e\n{steps}", capture_output=True, timeout=5 * SECONDS, check=False, **self.options)
+        self.assertEqual(built.returncode, 0, built.stdout + built.stderr)
+
+    def serve(self, command):
+        server = subprocess.Popen(f"exec {command}", stdout=subprocess.PIPE, **self.options)
+        self.addCleanup(lambda: (server.kill(), server.communicate()))
+        return server, re.fullmatch(r"listening on port (\d+)\n", server.stdout.readline())[1]
 
     def test_the_steps_of_the_readme(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        steps = re.search(r"(?<=\n\n)(?: {4}.*\n)*? {4}cmake --install .*\n(?: {4}.*\n)+", readme)[0]
+        self.take(next(block for block in indented(readme) if "cmake --install" in block))
         programs = re.findall(r"^ {4}(~/hello/build/hello)(?: (127\.0\.0\.1:)\d+)? +# .*?((?:listening|notified).*)", readme, re.M)
         self.assertEqual(len(programs), 2)
-        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-            top = pathlib.Path(folder, "clone")
-            (top / "build").mkdir(parents=True)
-            (top / "build/release").symlink_to(BUILD)
-            (top / "example").symlink_to(ROOT / "example")
-            options = {"shell": True, "cwd": top, "env": os.environ | {"HOME": folder}, "text": True, "executable": "/bin/bash"}
-            built = subprocess.run(f"set -e\n{steps}", capture_output=True, timeout=5 * SECONDS, check=False, **options)
-            self.assertEqual(built.returncode, 0, built.stdout + built.stderr)
-            server = subprocess.Popen(f"exec {programs[0][0]}", stdout=subprocess.PIPE, **options)
-            stack.enter_context(server)
-            stack.callback(server.kill)
-            port = re.fullmatch(r"listening on port (\d+)\n", server.stdout.readline())[1]
-            subprocess.run(f"{programs[1][0]} {programs[1][1]}{port}", timeout=SECONDS, check=True, **options)
-            self.assertEqual(server.communicate(timeout=SECONDS)[0], programs[1][2] + "\n")
+        server, port = self.serve(programs[0][0])
+        subprocess.run(f"{programs[1][0]} {programs[1][1]}{port}", timeout=SECONDS, check=True, **self.options)
+        self.assertEqual(server.communicate(timeout=SECONDS)[0], programs[1][2] + "\n")
+
+    def test_the_steps_of_the_tutorial(self):
+        tutorial = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+        blocks = indented(tutorial)
+        self.assertRegex(blocks[0], "apt-get install")  # tutorial_test.py compares the packages
+        self.assertRegex(blocks[-2], "^kill -KILL ")  # and kills that server
+        addition = [text for language, _, text in FENCED.findall(tutorial) if language == "cmake"][-1]
+        steps = [*blocks[1:-2], blocks[-1], f"cat >>CMakeLists.txt <<'END'\n{addition}END\n", "cmake --build build\n"]
+        self.take("".join(steps))
+        for program in ("hello", "echo"):
+            server, port = self.serve(f"~/hello/build/{program}")
+            subprocess.run(f"echo a | ~/hello/build/{program} 127.0.0.1:{port}", timeout=SECONDS, check=True, **self.options)
+            server.send_signal(signal.SIGINT)
 
 
 @unittest.skipIf(REASON, REASON)

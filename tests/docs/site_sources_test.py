@@ -2,6 +2,7 @@
 """docs/site: comments become commands of Doxygen, and links of the documents become links of the site."""
 
 import pathlib
+import re
 import sys
 import unittest
 
@@ -28,6 +29,14 @@ class Filter(unittest.TestCase):
 
     def test_aligned_items(self):
         self.assertEqual(self.converted("The modes:", "  kBusy  spins", "  kEpoll  sleeps"), ["The modes:", "- `kBusy`: spins", "- `kEpoll`: sleeps"])
+
+    def test_each_label_of_the_headers_is_known(self):
+        for header in sorted((ROOT / "include/rdmacomm").glob("*.h")):
+            for line in header.read_text(encoding="utf-8").splitlines():
+                comment = doxygen_filter.COMMENT.match(line)
+                if comment and (label := re.match(r"([A-Z]\w*(?: \w+)?) {2,}\S", comment["text"])):
+                    with self.subTest(header=header.name, label=label[1]):
+                        self.assertRegex(comment["text"], doxygen_filter.SECTION)
 
     def test_code_is_left_alone(self):
         code = "class A {\n  int b = 1;  ///< Returns  no label here\n};\n"

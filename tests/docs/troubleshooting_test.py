@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs/troubleshooting.md"
 LITERAL = r'"(?:\\.|[^"\\\n])*"'
 # Parts of a quoted text that are values: numbers, addresses, names in quotation marks, placeholders, and omitted parts.
-VALUE = re.compile(r'"[^"]*"|\'[^\']*\'|\.\.\.|\([^()]*\)|\S*[\d]\S*|\b[A-Z_]{2,}\b|`[^`]*`')
+VALUE = re.compile(r'"[^"]*"|\'[^\']*\'|\.\.\.|\([^()]*\)|\S*[\d]\S*|--\S+|\b[A-Z_]{2,}\b|`[^`]*`')
 # Texts of the C library.
 OTHERS = "\nname or service not known\nnetwork is unreachable\n"
 MOST_VALUES = 3  # words that may be values, for example a unit, between texts of the sources
@@ -25,7 +25,7 @@ def sources():
     texts = []
     for folder in ("src", "tools", "example"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".cc", ".h"):
+            if path.suffix in (".cc", ".h", ".in"):
                 code = re.sub(r"^\s*//.*$", "", path.read_text(encoding="utf-8"), flags=re.M)
                 for match in re.finditer(rf"{LITERAL}(?:\s*{LITERAL})*", code):
                     texts.append(words_of("".join(part[1:-1] for part in re.findall(LITERAL, match.group()))))
@@ -38,6 +38,8 @@ def quoted(page):
     blocks = [block for language, block in fences if not language]
     # A line that begins with blanks continues the one before it.
     lines = [line for block in blocks for line in re.sub(r"\n +", " ", block).splitlines()]
+    # Tables have a message in the first column.
+    lines += re.findall(r"^\| `(?:[\w-]+: )?([^`|]+)` \|", page.read_text(encoding="utf-8"), re.M)
     parts = [words_of(part) for line in lines for part in re.split(VALUE, re.sub(r" \([a-z :]+\)$", "", line))]
     return [part for part in parts if len(part.split()) >= LEAST_WORDS]
 

@@ -80,7 +80,7 @@ class Arguments(ScriptTest):
     def test_invalid_arguments_are_refused(self):
         self.assert_refused(self.run_script("run", "--devise=rxe"), "unknown option --devise=rxe", "--help")
         self.assert_refused(self.run_script("run", "true"), "unknown option true", "after --")
-        self.assert_refused(self.run_script("run", "--device=mlx5"), "--device=mlx5", "rxe, siw and all")
+        self.assert_refused(self.run_script("run", "--device=mlx5"), "--device=mlx5", "rxe, siw or all")
         self.assert_refused(self.run_script("run", "--kernel=new"), "--kernel=new", "6.1")
         self.assert_refused(self.run_script("run", "--timeout=0"), "--timeout=0", "at least 1")
         self.assert_refused(self.run_script("run", "--timeout=1h"), "--timeout=1h", "seconds")

@@ -270,8 +270,8 @@ TEST(GuestPlaces, AnotherHostGetsThePlaceFirst) {
   ASSERT_TRUE(first.has_value());
   std::promise<void> dismissed;
   places.set_dismissal(**first, [&](const Error&) { dismissed.set_value(); });
-  // The same host waits first. Its client causes the dismissal, but the place stays taken until the other host waits,
-  // too.
+  // A client of the same host waits first. The session then ends the guest, but the place stays taken until a client of
+  // the other host waits, too.
   auto same = std::async(std::launch::async, [&] { return places.admit("10.0.0.1:2", 1, soon()); });
   dismissed.get_future().wait();
   auto other = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, soon()); });

@@ -84,6 +84,15 @@ class CheckProse(unittest.TestCase):
                     self.assertIn(what, said)
         (self.root / "src/a.cc").unlink()
 
+    def test_texts_of_scripts_are_read(self):
+        for path, text in (("a.sh", 'fail "{}"\n'), ("a.sh", "cat <<'END'\nusage: a\n{}\nEND\n"), ("a.py", 'print("{}")\n'),
+                           ("a.cmake", 'message(STATUS "{}")\n')):
+            with self.subTest(path=path, text=text):
+                self.write(path, text.format("There is a stranger at the door."))
+                self.assertEqual(self.check()[0], 1)
+                self.write(path, text.format("A client without a name has connected."))
+                self.assertEqual(self.check()[0], 0)
+
     def test_texts_of_tests_are_data(self):
         self.write("tests/a_test.cc", 'const char* text = "There is a stranger at the door.";\n')
         self.assertEqual(self.check()[0], 0)

@@ -183,7 +183,7 @@ struct Counts {
   [[nodiscard]] static Result<Counts> decode(std::span<const std::byte> bytes);
 };
 
-/// The private data of both peers' cards: identifies rdma_copy and its version.
+/// The private data of both peers in the handshake: identifies rdma_copy and its version.
 [[nodiscard]] std::vector<std::byte> identification();
 /// kBadMessage: the peer is another program; kVersionMismatch: the context names both versions.
 [[nodiscard]] Status check_identification(std::span<const std::byte> bytes);

@@ -23,7 +23,7 @@ struct CmPrivateData {
   /// In the answer to a request for kMessages: a random number. Requests for its queue pairs carry the same number, to
   /// prove that they belong to it.
   std::uint64_t token = 0;
-  std::uint32_t qpn = 0;         ///< kQueuePair: the requester's queue pair, as in its card
+  std::uint32_t qpn = 0;         ///< kQueuePair: the requester's queue pair, as in its OFFER or ANSWER
   std::uint16_t slots = 0;       ///< kMessages: receives that the sender of this has posted
   std::uint32_t slot_bytes = 0;  ///< kMessages: the size of each
 

@@ -192,8 +192,8 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;
     } else if (!deliver(slot, head, position, out[found])) {
-      // No initiator of this device does that, and no receive belongs to the message. With a shared receive queue,
-      // skips the slot.
+      // The message is invalid, which initiators of this device never cause, and it uses no receive. With a shared
+      // receive queue, skips its slot.
       if (srq_ != nullptr) recv_polled_.store(position + 1, std::memory_order_release);
       enter_error();
       break;

@@ -89,11 +89,11 @@ class MismatchByCm(Refusals):
         self.assert_success(self.start_client(PING_PONG, port, "--iterations=10", chosen).finish())
         self.assertEqual(server.finish(10)[0], 0)
         _, port = self.start_server(PING_PONG, "--gid-index=0")
-        self.assert_refused(self.start_client(PING_PONG, port), "says", "::ffff:10.2.0.2 \\(RoCE v2\\)", "index 0 fe80:")
+        self.assert_refused(self.start_client(PING_PONG, port), "ended the connection", "::ffff:10.2.0.2 \\(RoCE v2\\)", "index 0 fe80:")
 
     def test_server_that_is_reached_over_another_device(self):
         server, port = self.start_server(PING_PONG, device=DEVICE)
-        self.assert_refused(self.start_client(PING_PONG, port), DEVICE, PEER_DEVICE, "says")
+        self.assert_refused(self.start_client(PING_PONG, port), DEVICE, PEER_DEVICE, "ended the connection")
 
     def test_software_device(self):
         self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", "--device=soft0", "--connector=cm"),
