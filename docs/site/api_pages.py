@@ -5,9 +5,12 @@ Reads the XML that Doxygen has written. A page has the declarations of its heade
 
 import pathlib
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 
-LAYERS = ("base", "verbs", "softdev", "device", "memory", "adapter", "connector", "channel", "endpoint", "session", "stream")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts"))
+from check_layers import LAYERS, public_layer  # noqa: E402  pylint: disable=wrong-import-position
+
 KINDS = ("function", "enum", "typedef", "variable", "define")
 
 
@@ -16,11 +19,11 @@ class Incomplete(Exception):
 
 
 def summary(header):
-    """The layer of a header, and its first comment without its name. A header that only includes others has no layer."""
-    head = re.match(r"// \S+ - ((?:.|\n// (?!Layer))*)(?:\n// Layer: (\w+))?", header.read_text(encoding="utf-8"))
+    """The first comment of a header, without its name."""
+    head = re.match(r"// \S+ - ((?:.|\n// (?!Layer))*)", header.read_text(encoding="utf-8"))
     if head is None:
         raise Incomplete(f"{header}: its first line must be: // {header.name} - what it is")
-    return head[2] or "", head[1].replace("\n// ", " ")
+    return head[1].replace("\n// ", " ")
 
 
 def directive(kind, name, options=""):
@@ -82,9 +85,9 @@ def pages(headers, xml, toctree):
         raise Incomplete(f"enumerators and macros without a comment: {', '.join(undescribed)}")
     written, rows = {}, {}
     for header in sorted(headers.glob("*.h")):
-        layer, what = summary(header)
-        if not layer:
-            continue
+        layer, what = public_layer(header), summary(header)
+        if layer is None:
+            continue  # it only includes others
         if header.name not in declared:
             raise Incomplete(f"Doxygen has found no symbol in {header}")
         text = f"# {header.name}\n\n{what[0].upper()}{what[1:]}\n\nLayer {layer} · `#include <rdmacomm/{header.name}>`\n"
@@ -95,7 +98,7 @@ def pages(headers, xml, toctree):
     text = ("# API reference\n\nThe public headers of the library, from the top layer down. Everything is in namespace `rdmacomm`.\n"
             "`#include <rdmacomm/rdmacomm.h>` includes all of them.\n")
     order = []
-    for layer in reversed(LAYERS):
+    for layer in reversed(list(LAYERS)):
         if layer in rows:
             text += f"\n## {layer.capitalize()}\n\n| | |\n|---|---|\n"
         for header, what in rows.get(layer, []):

@@ -53,7 +53,9 @@ def page_of(path):
 
 def is_generated(path):
     """Whether a file or folder that a document links to needs a page that shows it."""
-    return path.suffix not in (".md", ".svg", ".png") and HEADERS not in (path, path.parent) and not (path / "README.md").exists()
+    if path in IN_MENU or path.parent == HEADERS or (path / "README.md").exists():
+        return False
+    return path.suffix not in (".md", ".svg", ".png")
 
 
 def relink(text, at, found):
@@ -100,11 +102,11 @@ def menu():
             path = (index.parent / link).resolve()
             page = page_of(path).as_posix()
             # Decisions and headers are in the menus of their folders. Other files and folders are pages without a place in the menu.
-            if path in IN_MENU or page not in shown and path.suffix == ".md" and path.parent != DECISIONS:
+            if page not in shown and (path in IN_MENU or path.suffix == ".md" and path.parent != DECISIONS):
                 shown.add(page)
                 pages.append(page.removesuffix(".md"))
         if pages:
-            groups.append(toctree(section.partition("\n")[0], dict.fromkeys(pages), hidden=True))
+            groups.append(toctree(section.partition("\n")[0], pages, hidden=True))
     return "".join(groups), shown
 
 
@@ -127,7 +129,6 @@ def write_pages(folder):
         elif page not in shown and "/adr/" not in page:
             text = "---\norphan: true\n---\n" + text
         pages[page] = text
-    found.discard(DECISIONS)
     for path in sorted(found):
         found |= {each for each in path.iterdir() if each.is_file()} if path.is_dir() else set()
     pages |= {page_of(path).as_posix(): source_page(path) for path in sorted(found)}

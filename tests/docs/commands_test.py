@@ -16,12 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from documents import DOCUMENTS, ROOT, blocks_of, fenced, indented
 from hosts import Hosts, why_not  # noqa: E402  pylint: disable=wrong-import-position
 from listening import listens  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -33,8 +32,6 @@ if SLOW > 1:
     REASON = "the tests of the programs run them with sanitizers"
 SECONDS = 60 * SLOW
 
-DOCUMENTS = sorted(ROOT.glob("*.md")) + [ROOT / "example/README.md", ROOT / "bench/README.md", ROOT / "third_party/README.md",
-                                         *sorted((ROOT / "docs").rglob("*.md"))]
 # The languages of fenced blocks. A block without one is an output, a text or a drawing.
 LANGUAGES = {"", "console", "cpp", "cmake"}
 PROGRAMS = {"ping_pong_test", "lat_bw_benchmark", "mesh_comm_service", "rdma_send", "rdma_recv", "rdma_copy", "softdev-run", "ctest", "cmake",
@@ -116,19 +113,11 @@ def plain(command):
     return command.lstrip("&+")
 
 
-FENCED = re.compile(r"^ *```(\S*)([^\n]*)\n(.*?)^ *```$", re.S | re.M)
-
-
-def indented(text):
-    """The indented blocks of a document, without their margin."""
-    return [textwrap.dedent(block) for block in re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", FENCED.sub("", text))]
-
-
 def commands_in(text):
     """The commands of a document, without the remarks after them. Blocks that tutorial_test.py runs are left out."""
     lines = []
-    for language, words, block in FENCED.findall(text):
-        lines += [line[2:] for line in block.splitlines() if language == "console" and not words.strip() and line.startswith("$ ")]
+    for language, words, block in fenced(text):
+        lines += [line[2:] for line in block.splitlines() if language == "console" and not words and line.startswith("$ ")]
     for block in indented(text):
         lines += [line.strip() for line in block.replace("\\\n", " ").splitlines()]
     commands = []
@@ -184,7 +173,7 @@ class Documented(unittest.TestCase):
         for path in DOCUMENTS:
             text = path.read_text(encoding="utf-8")
             self.assertNotIn("\n~~~", text, "fenced blocks begin with ```")
-            for language, _, block in FENCED.findall(text):
+            for language, _, block in fenced(text):
                 with self.subTest(document=path.name, block=block[:60]):
                     self.assertIn(language, LANGUAGES, "commands are in indented or ```console blocks, which tests read")
                     if not language:
@@ -251,7 +240,7 @@ class OwnProgram(unittest.TestCase):
         blocks = indented(tutorial)
         self.assertRegex(blocks[0], "apt-get install")  # tutorial_test.py compares the packages
         self.assertRegex(blocks[-2], "^kill -KILL ")  # and kills that server
-        addition = [text for language, _, text in FENCED.findall(tutorial) if language == "cmake"][-1]
+        addition = blocks_of("cmake", tutorial)[-1]
         steps = [*blocks[1:-2], blocks[-1], f"cat >>CMakeLists.txt <<'END'\n{addition}END\n", "cmake --build build\n"]
         self.take("".join(steps))
         for program in ("hello", "echo"):

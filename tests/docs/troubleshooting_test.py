@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """docs/troubleshooting.md quotes error texts as the sources have them."""
 
-import pathlib
 import re
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from documents import ROOT, blocks_of
+
 PAGE = ROOT / "docs/troubleshooting.md"
 LITERAL = r'"(?:\\.|[^"\\\n])*"'
 # Parts of a quoted text that are values: numbers, addresses, names in quotation marks, placeholders, and omitted parts.
@@ -34,12 +34,11 @@ def sources():
 
 def quoted(page):
     """The parts of the quoted texts of a page that are not values."""
-    fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.S | re.M)
-    blocks = [block for language, block in fences if not language]
+    text = page.read_text(encoding="utf-8")
     # A line that begins with blanks continues the one before it.
-    lines = [line for block in blocks for line in re.sub(r"\n +", " ", block).splitlines()]
+    lines = [line for block in blocks_of("", text) for line in re.sub(r"\n +", " ", block).splitlines()]
     # Tables have a message in the first column.
-    lines += re.findall(r"^\| `(?:[\w-]+: )?([^`|]+)` \|", page.read_text(encoding="utf-8"), re.M)
+    lines += re.findall(r"^\| `(?:[\w-]+: )?([^`|]+)` \|", text, re.M)
     parts = [words_of(part) for line in lines for part in re.split(VALUE, re.sub(r" \([a-z :]+\)$", "", line))]
     return [part for part in parts if len(part.split()) >= LEAST_WORDS]
 

@@ -22,6 +22,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/programs"))
+from documents import fenced
 from program_runs import BIN, SLOW, Program  # pylint: disable=wrong-import-position
 
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
@@ -44,7 +45,7 @@ LOG_LINES = r"(?:[IW]\d{8} .*\n)*"
 
 def blocks(language):
     """The texts of all fenced blocks of a language, each with the words after the language."""
-    return [(words.split(), text) for words, text in re.findall(rf"^```{language}\b(.*)\n((?:.*\n)*?)```$", TUTORIAL, re.M)]
+    return [(words, text) for found, words, text in fenced(TUTORIAL) if found == language]
 
 
 def pattern_of(lines):
