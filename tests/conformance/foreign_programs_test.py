@@ -7,9 +7,11 @@ RDMACOMM_BIN names the folder of softdev-run. With RDMACOMM_CONFORMANCE=full per
 program runs with few options.
 """
 
+import ctypes
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -19,17 +21,25 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from held_ports import hold_ports  # noqa: E402
 from listening import listens  # noqa: E402
 
-RUN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev-run")
+BIN = os.environ.get("RDMACOMM_BIN", "")
+RUN = os.path.join(BIN, "softdev-run")
 FULL = os.environ.get("RDMACOMM_CONFORMANCE") == "full"
 SECONDS = 120
 
 
 class ForeignProgramTest(unittest.TestCase):
     maxDiff = None
+    tree = None  # a folder with bin/ and lib/ of a built rdma-core, used instead of the installed one
 
     def start(self, *arguments, run_options=()):
+        environment = dict(os.environ)
+        if self.tree is not None:
+            environment["LD_LIBRARY_PATH"] = os.path.join(self.tree, "lib")
+            built = os.path.join(self.tree, "bin", arguments[0]) if arguments else ""
+            if os.path.isfile(built):
+                arguments = (built, *arguments[1:])
         process = subprocess.Popen([RUN, *run_options, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+                                   stderr=subprocess.STDOUT, text=True, env=environment)
         self.addCleanup(self.end, process)
         return process
 
@@ -90,6 +100,12 @@ class Devices(ForeignProgramTest):
         self.assertRegex(out, r"port_lid:\s+2")
 
 
+    def test_ibv_asyncwatch(self):
+        process = self.start("ibv_asyncwatch", "-d", "soft0")
+        self.assertRegex(process.stdout.readline(), r"soft0: async event FD \d+")
+        self.assertIsNone(process.poll())
+
+
 class Launcher(ForeignProgramTest):
     def test_bad_arguments(self):
         for arguments, words in (
@@ -123,8 +139,6 @@ class Launcher(ForeignProgramTest):
         self.assertIn("usage: softdev-run", self.run_alone("--help"))
 
 
-INSTALLED = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"
-DROP_IN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev", "libibverbs.so.1")
 # Like programs that are not linked with libibverbs: by a handle, and some functions by version.
 BY_HANDLE = """
 import ctypes
@@ -151,6 +165,8 @@ for name, arguments in (("ibv_get_device_list", (pointer,)), ("ibv_open_device",
                         ("ibv_reg_mr_iova", (pointer, pointer, length, number, ctypes.c_int)),
                         ("ibv_reg_mr_iova2", (pointer, pointer, length, number, ctypes.c_uint)),
                         ("ibv_reg_dmabuf_mr", (pointer, number, length, number, ctypes.c_int, ctypes.c_int))):
+    if name == "ibv_reg_dmabuf_mr" and not hasattr(library, name):
+        continue  # rdma-core before release 34
     function = getattr(library, name)
     function.restype, function.argtypes = pointer, arguments
 library.ibv_dereg_mr.argtypes = (pointer,)
@@ -160,29 +176,71 @@ memory = mmap.mmap(-1, 8192)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 fd = os.memfd_create("buffer")
 os.ftruncate(fd, 8192)
-for mr in (library.ibv_reg_mr_iova(pd, address, 8192, 1 << 60, 1), library.ibv_reg_mr_iova2(pd, address, 8192, 1 << 60, 1),
-           library.ibv_reg_dmabuf_mr(pd, 0, 8192, 1 << 60, fd, 1)):
+mrs = [library.ibv_reg_mr_iova(pd, address, 8192, 1 << 60, 1), library.ibv_reg_mr_iova2(pd, address, 8192, 1 << 60, 1)]
+if hasattr(library, "ibv_reg_dmabuf_mr"):
+    mrs.append(library.ibv_reg_dmabuf_mr(pd, 0, 8192, 1 << 60, fd, 1))
+for mr in mrs:
     print(mr is not None and library.ibv_dereg_mr(mr))
 """
 
-@unittest.skipUnless(os.path.exists(DROP_IN), "the drop-in is built for x86-64, where Python is there")
-class DropIn(ForeignProgramTest):
-    @staticmethod
-    def symbols(library):
-        listing = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", library], check=True,
-                                 capture_output=True, text=True).stdout
-        return {line.split()[2] for line in listing.splitlines()}
 
-    def test_has_all_symbols_of_the_installed_library(self):
-        self.assertEqual(self.symbols(INSTALLED) - self.symbols(DROP_IN), set())
+# From a library that is loaded after the launcher's, RTLD_NEXT means a function behind that library, here libibverbs' own.
+NEXT = """
+import ctypes
+scene = ctypes.CDLL(None)
+scene.next_device_list.restype = ctypes.c_char_p
+print(scene.next_device_list().decode())
+"""
 
-    def test_programs_that_look_symbols_up_in_a_handle(self):
+# From a library that was loaded with RTLD_LOCAL, RTLD_DEFAULT also finds the library's own symbols.
+DEFAULT = """
+import ctypes, sys
+scene = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL)
+scene.own_function_by_default.restype = ctypes.c_char_p
+print(scene.own_function_by_default().decode())
+"""
+
+# Failed lookups leave a message in dlerror(), successful ones do not.
+ERRORS = """
+import ctypes
+libc = ctypes.CDLL(None)
+library = ctypes.CDLL("libibverbs.so.1")
+for name in ("dlsym", "dlerror"):
+    getattr(libc, name).restype = ctypes.c_void_p
+libc.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+for name in (b"ibv_get_device_list", b"ibv_wc_status_str", b"ibv_no_such_function"):
+    print(libc.dlsym(library._handle, name) is not None, libc.dlerror() is not None)
+"""
+
+
+SCENE = os.path.join(BIN, "lookup_scene.so")
+
+
+class Lookups(ForeignProgramTest):
+    """Programs that are not linked with libibverbs, but look its functions up with dlsym and dlvsym."""
+
+    def test_in_a_handle(self):
         out = self.run_alone("/usr/bin/python3", "-c", BY_HANDLE, run_options=("--names=soft0,mlx5_0",))
         self.assertEqual(out.splitlines(), ["['soft0', 'mlx5_0']", "Work Request Flushed Error"])
 
+    def test_of_the_next_function_depend_on_the_caller(self):
+        preloaded = (os.path.join(BIN, "librdmacomm_softdev_preload.so"), SCENE, "libibverbs.so.1")
+        out = self.run_alone("/usr/bin/env", "LD_PRELOAD=" + ":".join(preloaded), "/usr/bin/python3", "-c", NEXT)
+        self.assertRegex(os.path.basename(out.strip()), r"^libibverbs\.so")
+
+    def test_by_default_depend_on_the_caller(self):
+        out = self.run_alone("/usr/bin/python3", "-c", DEFAULT, SCENE)
+        self.assertEqual(out.strip(), SCENE)
+
+    def test_leave_the_message_of_libc(self):
+        out = self.run_alone("/usr/bin/python3", "-c", ERRORS)
+        self.assertEqual(out.splitlines(), ["True False", "True False", "False True"])
+
     def test_registrations_with_other_addresses(self):
         out = self.run_alone("/usr/bin/python3", "-c", REGISTRATIONS)
-        self.assertEqual(out.splitlines(), ["0", "0", "0"])
+        installed = "libibverbs.so.1" if self.tree is None else os.path.join(self.tree, "lib", "libibverbs.so.1")
+        dmabufs = hasattr(ctypes.CDLL(installed), "ibv_reg_dmabuf_mr")
+        self.assertEqual(out.splitlines(), ["0", "0", "0"] if dmabufs else ["0", "0"])
 
 
 class PingPong(ForeignProgramTest):
@@ -261,6 +319,16 @@ def perftest_runs():
 
 
 class Perftest(ForeignProgramTest):
+    def setUp(self):
+        if self.tree is None:
+            return
+        # Debian's perftest is also linked with drivers' libraries, which must not be older than Debian's.
+        loaded = subprocess.run(["ldd", shutil.which("ib_send_lat")], capture_output=True, text=True, check=False,
+                                env={**os.environ, "LD_LIBRARY_PATH": os.path.join(self.tree, "lib")})
+        missing = re.search(r".*version `(?!IBVERBS).*not found.*", loaded.stdout + loaded.stderr)
+        if missing:
+            self.skipTest(missing.group())
+
     def test_each_program(self):
         for program, chosen, posts in perftest_runs():
             with self.subTest(program=program, options=(*chosen, *posts)):

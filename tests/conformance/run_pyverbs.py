@@ -15,8 +15,19 @@ class Outcomes(unittest.TestResult):
     def __init__(self):
         super().__init__()
         self.passed = []
+        self.needs_files = ()
         self.skipped_because = {}
         self.failed_because = {}
+
+    def leave_out(self, device):
+        """Skips the test that reads a file of the kernel, if the launcher does not provide this file."""
+        if not os.path.exists(f"/sys/class/infiniband/{device}/ports/1/pkeys/0"):
+            self.needs_files = ("test_get_pkey_index",)
+
+    def startTest(self, test):
+        super().startTest(test)
+        if getattr(test, "_testMethodName", "") in self.needs_files:
+            setattr(test, test._testMethodName, lambda: test.skipTest("soft0 has no files in /sys/class/infiniband"))
 
     def addSuccess(self, test):
         self.passed.append(test.id())
@@ -41,6 +52,7 @@ def main():
     from args_parser import parser
     parser.parse_args()
     outcomes = Outcomes()
+    outcomes.leave_out(device)
     unittest.defaultTestLoader.loadTestsFromName("tests").run(outcomes)
     json.dump({"passed": outcomes.passed, "skipped": outcomes.skipped_because, "failed": outcomes.failed_because},
               sys.__stdout__)

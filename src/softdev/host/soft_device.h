@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,9 @@ struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
  private:
   const DeviceIdentity identity_;
 };
+
+/// The speed of the port that describe_port() reports, in units of 100 Mbit/s: 4 lanes of HDR.
+inline constexpr std::uint64_t kPortSpeed = 2000;
 
 void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
 /// Returns  0, or an errno value if the system does not report the state of the network.

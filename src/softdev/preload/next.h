@@ -3,8 +3,7 @@
 
 namespace rdmacomm::softdev::preload {
 
-/// The symbol of the real libibverbs with this name; nullptr: it does not exist, or not in this release. The library
-/// for LD_PRELOAD (next_by_order.cc) and the drop-in (next_by_path.cc) find it in different ways.
+/// The symbol of the real libibverbs with this name; nullptr: libibverbs is not loaded, or this release does not have it.
 [[nodiscard]] void* symbol_behind(const char* name) noexcept;
 
 /// The function of the real libibverbs with this name; nullptr: it does not exist.
@@ -21,4 +20,11 @@ Function* next(const char* name) noexcept {
 #define RDMACOMM_FRONT(NAME, SOFT, MINE, ARGUMENTS)                                      \
   if (SOFT) return MINE;                                                                 \
   static auto* const behind = ::rdmacomm::softdev::preload::next<decltype(NAME)>(#NAME); \
+  return behind ARGUMENTS
+
+/// The same for a verb that some releases of libibverbs do not have. In front of such a release, returns ABSENT.
+#define RDMACOMM_FRONT_NEWER(NAME, SOFT, MINE, ARGUMENTS, ABSENT)                        \
+  if (SOFT) return MINE;                                                                 \
+  static auto* const behind = ::rdmacomm::softdev::preload::next<decltype(NAME)>(#NAME); \
+  if (behind == nullptr) return ABSENT;                                                  \
   return behind ARGUMENTS

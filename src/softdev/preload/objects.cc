@@ -7,6 +7,7 @@
 
 #include "softdev/context/soft_context.h"
 #include "softdev/preload/next.h"
+#include "softdev/preload/whose.h"
 #include "softdev/verbs/soft_verbs.h"
 
 // verbs.h defines these functions as macros.
@@ -18,14 +19,10 @@ namespace {
 
 namespace softdev = rdmacomm::softdev;
 
-bool soft(const ibv_context* context) noexcept {
-  return softdev::SoftContext::is(context);
-}
-template <typename Object>
-bool soft(const Object* object) noexcept {
-  return soft(object->context);
-}
-bool soft(const ibv_async_event* event) noexcept {
+using softdev::preload::refuse;
+using softdev::preload::soft;
+
+bool of_soft0(const ibv_async_event* event) noexcept {
   switch (event->event_type) {
     case IBV_EVENT_CQ_ERR: return soft(event->element.cq);
     case IBV_EVENT_SRQ_ERR:
@@ -40,12 +37,6 @@ bool soft(const ibv_async_event* event) noexcept {
     case IBV_EVENT_QP_LAST_WQE_REACHED: return soft(event->element.qp);
     default: return false;  // events of a port or device need no acknowledgement
   }
-}
-
-template <typename Value>
-Value refuse(Value value, int error = EOPNOTSUPP) noexcept {
-  errno = error;
-  return value;
 }
 
 int query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
@@ -149,7 +140,7 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   RDMACOMM_FRONT(ibv_get_async_event, soft(context), softdev::get_async_event(context, event), (context, event));
 }
 void ibv_ack_async_event(ibv_async_event* event) {
-  RDMACOMM_FRONT(ibv_ack_async_event, soft(event), softdev::ack_async_event(event), (event));
+  RDMACOMM_FRONT(ibv_ack_async_event, of_soft0(event), softdev::ack_async_event(event), (event));
 }
 
 // ---- Protection domains and memory
@@ -176,11 +167,6 @@ ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
   RDMACOMM_FRONT(ibv_reg_mr_iova2, soft(pd), softdev::reg_mr_iova(pd, address, length, iova, static_cast<int>(access)),
                  (pd, address, length, iova, access));
-}
-ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
-                          int access) {
-  RDMACOMM_FRONT(ibv_reg_dmabuf_mr, soft(pd), softdev::reg_dmabuf_mr(pd, offset, length, iova, fd, access),
-                 (pd, offset, length, iova, fd, access));
 }
 int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
   RDMACOMM_FRONT(ibv_rereg_mr, soft(mr), softdev::rereg_mr(mr, flags, pd, address, length, access),
@@ -235,10 +221,6 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
 }
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
   RDMACOMM_FRONT(ibv_query_qp, soft(qp), softdev::query_qp(qp, attributes, mask, init), (qp, attributes, mask, init));
-}
-int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, std::uint32_t flags) {
-  // No order of the bytes is guaranteed to programs, although the last bytes of a WRITE are written last (copier.h).
-  RDMACOMM_FRONT(ibv_query_qp_data_in_order, soft(qp), 0, (qp, opcode, flags));
 }
 int ibv_destroy_qp(ibv_qp* qp) {
   RDMACOMM_FRONT(ibv_destroy_qp, soft(qp), softdev::destroy_qp(qp), (qp));

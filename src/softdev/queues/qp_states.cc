@@ -59,7 +59,7 @@ std::shared_ptr<SoftQp> SoftQp::create(const Premises& premises, const QpKind& k
 
 SoftQp::SoftQp(const Premises& premises, SharedBlock block, std::uint32_t qpn, const QpKind& kind,
                const ibv_qp_init_attr& init)
-    : ibv_qp_ex{},
+    : QpEx{},
       registrations_(premises.local.registrations),
       premises_(premises),
       late_(premises.late),

@@ -122,7 +122,7 @@ std::uint64_t RequestBuilder::operations_of(ibv_qp_type type) noexcept {
   return type == IBV_QPT_UC ? unreliable : unreliable | kReads;
 }
 
-void RequestBuilder::install(ibv_qp_ex& qp) noexcept {
+void RequestBuilder::install(QpEx& qp) noexcept {
   qp.wr_atomic_cmp_swp = compare_swap;
   qp.wr_atomic_fetch_add = fetch_add;
   qp.wr_bind_mw = bind_mw;
@@ -143,7 +143,7 @@ void RequestBuilder::install(ibv_qp_ex& qp) noexcept {
   qp.wr_start = begin;
   qp.wr_complete = complete;
   qp.wr_abort = abandon;
-  qp.wr_atomic_write = atomic_write;
+  qp.set_atomic_write(atomic_write);
 }
 
 void RequestBuilder::start() {

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "softdev/common/qp_ex.h"
+
 namespace rdmacomm::softdev {
 
 /// Collects requests from ibv_wr_start to ibv_wr_complete, which posts all of them or none. It follows ibv_wr_post(3):
@@ -25,7 +27,7 @@ class RequestBuilder {
   RequestBuilder& operator=(const RequestBuilder&) = delete;
 
   /// Sets all function pointers of a queue pair that has a builder.
-  static void install(ibv_qp_ex& qp) noexcept;
+  static void install(QpEx& qp) noexcept;
 
   void start();
   /// Begins a request with the queue pair's wr_id and wr_flags.

@@ -15,6 +15,7 @@
 #include "base/spin_lock.h"
 #include "base/unique_fd.h"
 #include "softdev/common/event_queue.h"
+#include "softdev/common/qp_ex.h"
 #include "softdev/common/reusing_queue.h"
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
@@ -53,7 +54,7 @@ struct QpKind {
 /// Lifetime: shared. destroy() takes it out of service, and its last user frees the memory. The device's own threads
 /// may be the last user. So they access the completion queues only under the send queue's lock or through QpInitiators,
 /// and not after destroy().
-class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
+class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
  public:
   using Clock = std::chrono::steady_clock;
 

@@ -25,6 +25,13 @@ struct DeviceList {
   std::vector<std::shared_ptr<SoftDevice>> devices;
 };
 
+/// rdma-core has the member since release 34.
+template <typename Attributes>
+void set_port_count(Attributes& attributes) {
+  if constexpr (requires { attributes.phys_port_cnt_ex; })
+    attributes.phys_port_cnt_ex = attributes.orig_attr.phys_port_cnt;
+}
+
 const DeviceIdentity& identity_of(ibv_context* context) {
   return SoftContext::from(context).identity();
 }
@@ -82,7 +89,7 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
 int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   *attributes = {};
   describe_device(identity_of(context), attributes->orig_attr);
-  attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
+  set_port_count(*attributes);
   attributes->completion_timestamp_mask = kClockMask;
   attributes->hca_core_clock = kClockKilohertz;
   return 0;
