@@ -88,18 +88,19 @@ extern "C" {
       "1:\tlea 1(%rdi), %rax\n\tcmp $1, %rax\n\tja softdev_" #NAME "\n\tjmp *softdev_libc_" #NAME \
       "(%rip)\n"                                                                                  \
       "\t.cfi_endproc\n\t.size " #NAME ", . - " #NAME)
-#else
-#define RDMACOMM_LOOKUP(NAME)                                                                                         \
-  asm(".text\n\t.globl " #NAME "\n\t.type " #NAME ", %function\n" #NAME                                               \
-      ":\n\t.cfi_startproc\n\thint #34\n\tadrp x9, softdev_libc_" #NAME "\n\tldr x9, [x9, #:lo12:softdev_libc_" #NAME \
-      "]\n\tcbnz x9, 1f\n"                                                                                            \
-      "\tstp x0, x1, [sp, #-32]!\n\t.cfi_adjust_cfa_offset 32\n\tstp x2, x30, [sp, #16]\n"                            \
-      "\t.cfi_rel_offset x30, 24\n\tbl softdev_find_libc\n\tldp x2, x30, [sp, #16]\n\t.cfi_restore x30\n"             \
-      "\tldp x0, x1, [sp], #32\n\t.cfi_adjust_cfa_offset -32\n\tadrp x9, softdev_libc_" #NAME                         \
-      "\n\tldr x9, [x9, #:lo12:softdev_libc_" #NAME                                                                   \
-      "]\n"                                                                                                           \
-      "1:\tadd x10, x0, #1\n\tcmp x10, #1\n\tb.hi softdev_" #NAME                                                     \
-      "\n\tbr x9\n"                                                                                                   \
+#else  // a jump by x16 may reach a function that expects calls (BTI)
+#define RDMACOMM_LOOKUP(NAME)                                                                             \
+  asm(".text\n\t.globl " #NAME "\n\t.type " #NAME ", %function\n" #NAME                                   \
+      ":\n\t.cfi_startproc\n\thint #34\n\tadrp x16, softdev_libc_" #NAME                                  \
+      "\n\tldr x16, [x16, #:lo12:softdev_libc_" #NAME                                                     \
+      "]\n\tcbnz x16, 1f\n"                                                                               \
+      "\tstp x0, x1, [sp, #-32]!\n\t.cfi_adjust_cfa_offset 32\n\tstp x2, x30, [sp, #16]\n"                \
+      "\t.cfi_rel_offset x30, 24\n\tbl softdev_find_libc\n\tldp x2, x30, [sp, #16]\n\t.cfi_restore x30\n" \
+      "\tldp x0, x1, [sp], #32\n\t.cfi_adjust_cfa_offset -32\n\tadrp x16, softdev_libc_" #NAME            \
+      "\n\tldr x16, [x16, #:lo12:softdev_libc_" #NAME                                                     \
+      "]\n"                                                                                               \
+      "1:\tadd x17, x0, #1\n\tcmp x17, #1\n\tb.hi softdev_" #NAME                                         \
+      "\n\tbr x16\n"                                                                                      \
       "\t.cfi_endproc\n\t.size " #NAME ", . - " #NAME)
 #endif
 RDMACOMM_LOOKUP(dlsym);
