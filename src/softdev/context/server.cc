@@ -18,6 +18,7 @@
 #include "softdev/context/soft_context.h"
 #include "softdev/local/peer.h"
 #include "softdev/memory/mr_table.h"
+#include "softdev/memory/page_faults.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/shared/unix_packet.h"
@@ -281,13 +282,24 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
   if (atomic && reinterpret_cast<std::uintptr_t>(memory) % sizeof(std::uint64_t) != 0) return EINVAL;
   if (length == 0) return EINVAL;  // an empty range is not allowed
+  // Application memory may have been unmapped since. A device's memory is mapped by this library, and has no pages.
+  const bool served = entry->arena == Arena::kServed;
   if (request.kind == RequestKind::kWrite) {
     if (payload.size() != length) return EINVAL;
-    std::memcpy(memory, payload.data(), length);
+    if (served) {
+      std::memcpy(memory, payload.data(), length);
+    } else if (!write_guarded(memory, payload)) {
+      return EFAULT;
+    }
   } else if (request.kind == RequestKind::kRead) {
     if (out.size() != length) return EINVAL;
-    std::memcpy(out.data(), memory, length);
+    if (served) {
+      std::memcpy(out.data(), memory, length);
+    } else if (!read_guarded(out, memory)) {
+      return EFAULT;
+    }
   } else if (atomic) {
+    if (!served && load_pages(memory, length, true) != 0) return EFAULT;
     const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(memory));
     answer.value = request.operand;
     if (request.kind == RequestKind::kFetchAdd) {

@@ -1,5 +1,7 @@
 #include "softdev/memory/placed_slices.h"
 
+#include "softdev/memory/page_faults.h"
+
 namespace rdmacomm::softdev {
 
 bool PlacedSlices::place(std::span<const MrEntry> table, std::uint32_t pd, std::span<const ibv_sge> slices,
@@ -11,6 +13,9 @@ bool PlacedSlices::place(std::span<const MrEntry> table, std::uint32_t pd, std::
     const MrEntry* const entry = find_local_range(table, slice.lkey, pd, slice.addr, slice.length, access);
     if (entry == nullptr) return false;
     placed.addr += entry->shift;
+    if ((entry->access & IBV_ACCESS_ON_DEMAND) == 0) continue;
+    const auto* const memory = reinterpret_cast<const std::byte*>(placed.addr);
+    if (load_pages(memory, slice.length, (access & IBV_ACCESS_LOCAL_WRITE) != 0) != 0) return false;
   }
   return true;
 }

@@ -14,10 +14,11 @@
 namespace rdmacomm::softdev {
 
 /// The slices of a request or of a receive, with their addresses in this process. Slices in registrations with other
-/// addresses (iova) are translated.
+/// addresses (iova) are translated. The pages of slices in on-demand registrations are loaded.
 class PlacedSlices {
  public:
-  /// Returns  false: one of `slices` (at most kMaxSge) is not registered in `table` for `pd` with all of `access`.
+  /// Returns  false: one of `slices` (at most kMaxSge) is not registered in `table` for `pd` with all of `access`, or
+  ///          its pages cannot be loaded.
   [[nodiscard]] bool place(std::span<const MrEntry> table, std::uint32_t pd, std::span<const ibv_sge> slices,
                            std::uint32_t access) noexcept;
   [[nodiscard]] std::span<ibv_sge> get() noexcept { return std::span(slices_).first(count_); }

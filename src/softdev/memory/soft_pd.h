@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace rdmacomm::softdev {
 
@@ -22,6 +23,26 @@ struct SoftPd : ibv_pd {
   SoftTd* thread_domain = nullptr;
 
   [[nodiscard]] static SoftPd& from(ibv_pd* pd) noexcept { return *static_cast<SoftPd*>(pd); }
+};
+
+/// An object's use of a protection domain: the domain cannot be deallocated meanwhile.
+class PdUse {
+ public:
+  PdUse() = default;
+  explicit PdUse(SoftPd& pd) noexcept : pd_(&pd) { ++pd.users; }
+  PdUse(PdUse&& other) noexcept : pd_(std::exchange(other.pd_, nullptr)) {}
+  PdUse& operator=(PdUse&& other) noexcept {
+    std::swap(pd_, other.pd_);
+    return *this;
+  }
+  PdUse(const PdUse&) = delete;
+  PdUse& operator=(const PdUse&) = delete;
+  ~PdUse() {
+    if (pd_ != nullptr) --pd_->users;
+  }
+
+ private:
+  SoftPd* pd_ = nullptr;
 };
 
 }  // namespace rdmacomm::softdev

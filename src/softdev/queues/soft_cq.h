@@ -9,6 +9,7 @@
 
 #include "base/spin_lock.h"
 #include "softdev/common/event_queue.h"
+#include "softdev/memory/soft_pd.h"
 #include "softdev/queues/cq_cursor.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/layout.h"
@@ -90,6 +91,7 @@ class SoftCq : public ibv_cq_ex {
   [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
 
   EventSource events;
+  PdUse parent_domain;  ///< if the application named one
 
  private:
   int poll_here(int count, ibv_wc* out) noexcept;

@@ -1,13 +1,11 @@
 #include "softdev/tcp/tcp_input.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "softdev/common/device_limits.h"
+#include "softdev/memory/page_faults.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -16,15 +14,6 @@ namespace {
 constexpr std::size_t kMaxKept = 4 * 1024 * 1024;
 /// Maximum number of reads in one linger(), so that an endless sender does not occupy the thread.
 constexpr int kMaxReads = 256;
-
-/// Copies into memory of this process that the application may have unmapped.
-bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
-  const iovec source{const_cast<std::byte*>(from), to.iov_len};
-  if (process_vm_writev(getpid(), &source, 1, &to, 1, 0) == static_cast<ssize_t>(to.iov_len)) return true;
-  if (errno != EPERM && errno != ENOSYS) return false;
-  std::memcpy(to.iov_base, from, to.iov_len);
-  return true;
-}
 
 }  // namespace
 
@@ -96,7 +85,8 @@ Moved TcpInput::move(std::span<iovec> places, std::size_t most, std::size_t ahea
   for (iovec place : places) {
     place.iov_len = std::min(place.iov_len, available() - taken);
     if (place.iov_len == 0) continue;
-    if (!copy_guarded(place, data() + taken)) return {0, EFAULT};
+    const std::span from(data() + taken, place.iov_len);
+    if (!write_guarded(static_cast<std::byte*>(place.iov_base), from)) return {0, EFAULT};
     taken += place.iov_len;
   }
   consume(taken);

@@ -1,6 +1,7 @@
 // The verbs of addresses: address handles and multicast groups.
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 
 #include "softdev/context/soft_context.h"
@@ -61,7 +62,8 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   const ibv_gid_type roce = addresses.is_routable ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
   const ibv_gid_type type = soft.identity().infiniband ? IBV_GID_TYPE_IB : roce;
   const auto own = std::ranges::find_if(table, [&addresses, type](const ibv_gid_entry& entry) {
-    return entry.gid_type == type && verbs::equal(entry.gid, addresses.target);
+    // An ibv_ah_attr has 8 bits for the index.
+    return entry.gid_index <= UINT8_MAX && entry.gid_type == type && verbs::equal(entry.gid, addresses.target);
   });
   if (own == table.end()) {
     errno = ENOENT;

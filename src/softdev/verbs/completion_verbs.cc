@@ -9,6 +9,7 @@
 #include "base/unique_fd.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/context/soft_context.h"
+#include "softdev/memory/soft_pd.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/verbs/soft_verbs.h"
 
@@ -71,13 +72,18 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
   // Single-threaded use makes no difference here.
   constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   const bool has_flags = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
-  const bool known = (init->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) == 0 &&
-                     (!has_flags || (init->flags & ~kFlags) == 0) && (init->wc_flags & ~CqCursor::kFields) == 0;
+  constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  const bool known = (init->comp_mask & ~kKnown) == 0 && (!has_flags || (init->flags & ~kFlags) == 0) &&
+                     (init->wc_flags & ~CqCursor::kFields) == 0;
   if (!known) return fail<ibv_cq_ex>(EOPNOTSUPP);
+  const bool has_domain = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
   if (init->cqe > kMaxCompletions) return fail<ibv_cq_ex>(EINVAL);
+  if (has_domain && (init->parent_domain == nullptr || SoftPd::from(init->parent_domain).parent == nullptr))
+    return fail<ibv_cq_ex>(EINVAL);
   SoftCq* const cq = make_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel,
                              static_cast<int>(init->comp_vector));
   if (cq == nullptr) return nullptr;
+  if (has_domain) cq->parent_domain = PdUse(SoftPd::from(init->parent_domain));
   cq->cursor().install(*cq, init->wc_flags);
   if (has_flags && (init->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0) cq->ignore_overrun();
   return cq;

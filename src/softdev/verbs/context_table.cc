@@ -77,6 +77,7 @@ void set_verbs(verbs_context& context) {
   context.alloc_parent_domain = alloc_parent_domain;
   context.alloc_td = alloc_td;
   context.dealloc_td = dealloc_td;
+  context.advise_mr = advise_mr;
 }
 
 }  // namespace rdmacomm::softdev

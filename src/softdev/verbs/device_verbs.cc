@@ -32,6 +32,18 @@ void set_port_count(Attributes& attributes) {
     attributes.phys_port_cnt_ex = attributes.orig_attr.phys_port_cnt;
 }
 
+/// All memory of a process is paged, so every operation may use on-demand registrations.
+void describe_paging(ibv_device_attr_ex& attributes) {
+  constexpr std::uint32_t kMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+  constexpr std::uint32_t kReliable =
+      kMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+  auto& transports = attributes.odp_caps.per_transport_caps;
+  attributes.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  transports.rc_odp_caps = attributes.xrc_odp_caps = kReliable;
+  transports.uc_odp_caps = kMessages | IBV_ODP_SUPPORT_WRITE;
+  transports.ud_odp_caps = kMessages;
+}
+
 const DeviceIdentity& identity_of(ibv_context* context) {
   return SoftContext::from(context).identity();
 }
@@ -90,6 +102,9 @@ int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   *attributes = {};
   describe_device(identity_of(context), attributes->orig_attr);
   set_port_count(*attributes);
+  // Its lower half repeats the flags of ibv_device_attr, as in the kernel.
+  attributes->device_cap_flags_ex = attributes->orig_attr.device_cap_flags;
+  describe_paging(*attributes);
   attributes->completion_timestamp_mask = kClockMask;
   attributes->hca_core_clock = kClockKilohertz;
   return 0;

@@ -20,8 +20,12 @@ ibv_pd* alloc_pd(ibv_context* context) {
 
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
   if (attributes->pd == nullptr) return fail<ibv_pd>(EINVAL);
-  // Queues are in memory that peers map, so they cannot use the application's allocator.
-  constexpr std::uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  // An application may bring its own allocators. They are not called, because queues are in memory that peers map. Nor
+  // does the permission to allocate unprotected memory on a confidential host matter (bit 2, since release 64): soft0
+  // needs no such memory.
+  constexpr std::uint32_t kUnprotected = 1 << 2;
+  constexpr std::uint32_t kKnown =
+      IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | kUnprotected;
   if ((attributes->comp_mask & ~kKnown) != 0) return fail<ibv_pd>(EOPNOTSUPP);
   auto* pd = new (std::nothrow) SoftPd;
   if (pd == nullptr) return fail<ibv_pd>(ENOMEM);

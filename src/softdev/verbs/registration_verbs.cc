@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "softdev/context/soft_context.h"
+#include "softdev/memory/page_faults.h"
 #include "softdev/memory/soft_mr.h"
 #include "softdev/memory/soft_pd.h"
 #include "softdev/queues/soft_qp.h"
@@ -19,9 +22,10 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr int kOfDmabufs = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                           IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
-constexpr int kOfMemory = kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+constexpr int kOfDmabufs =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kOfMemory =
+    kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
 /// The application's request for a registration.
 struct Wanted {
@@ -31,19 +35,6 @@ struct Wanted {
   std::uint64_t iova = 0;  ///< requests use it for `address`
   int access = 0;
 };
-
-/// Does the work of pinning on hardware: loads the pages, and checks that the range is mapped, and writable if it must
-/// be. Returns 0, or an errno value.
-int populate(void* address, std::size_t length, bool writable) {
-  const auto start = reinterpret_cast<std::uintptr_t>(address);
-  auto* const first = reinterpret_cast<std::byte*>(start / kPage * kPage);
-  const std::size_t span = (start % kPage + length + kPage - 1) / kPage * kPage;
-  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (madvise(first, 0, advice) == 0) return madvise(first, span, advice) == 0 ? 0 : EFAULT;
-  // Linux before 5.14 does not support this advice. mincore at least refuses an unmapped range.
-  std::vector<unsigned char> present(span / kPage);
-  return mincore(first, span, present.data()) == 0 ? 0 : EFAULT;
-}
 
 /// Returns  0, or an errno value.
 int check_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
@@ -56,8 +47,19 @@ int check_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
 /// Returns  0, or an errno value.
 int check_access(int access, int known) {
   const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-  if ((access & ~known) != 0) return EOPNOTSUPP;
+  // Optional bits are hints, for example IBV_ACCESS_RELAXED_ORDERING. A device ignores unknown ones.
+  if ((access & ~known & ~static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE)) != 0) return EOPNOTSUPP;
+  if ((access & IBV_ACCESS_HUGETLB) != 0 && (access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
   return remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
+}
+
+bool pages_on_demand(int access) {
+  return (access & IBV_ACCESS_ON_DEMAND) != 0;
+}
+
+/// The whole address space of the process, by an on-demand registration.
+bool is_implicit(const Wanted& wanted) {
+  return wanted.address == nullptr && wanted.length == SIZE_MAX && pages_on_demand(wanted.access);
 }
 
 /// The table entry for memory at `memory` in this process.
@@ -68,7 +70,8 @@ Registration registration_of(const Wanted& wanted, std::uint64_t memory) {
   registration.address = wanted.iova;
   registration.length = wanted.length;
   registration.shift = memory - wanted.iova;
-  if (registration.shift != 0) registration.pd |= kWithIova;
+  // The second lookup (find_local_range) finds these, and leads to the code that translates addresses and loads pages.
+  if (registration.shift != 0 || pages_on_demand(wanted.access)) registration.pd |= kWithIova;
   return registration;
 }
 
@@ -81,10 +84,11 @@ int check_in(Wanted& wanted, Registration& registration) {
   if (error == 0) error = check_range(start, wanted.length, zero_based ? start : wanted.iova);
   if (error != 0) return error;
   registration = registration_of(wanted, start);
+  if (is_implicit(wanted)) return 0;
   SharedMemory& memory = SoftContext::from(wanted.pd->context).memory();
   registration.arena = memory.locate(wanted.address, wanted.length, registration.arena_offset);
-  if (registration.arena != Arena::kNone) return 0;
-  return populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (registration.arena != Arena::kNone || pages_on_demand(wanted.access)) return 0;
+  return load_pages(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
 /// Makes the handle of a checked registration and enters it into the table.
@@ -165,7 +169,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std:
   const Wanted wanted{pd, reinterpret_cast<void*>(offset), length, iova, access};
   Registration registration = registration_of(wanted, reinterpret_cast<std::uint64_t>(memory));
   registration.arena = arena_of_dmabuf(memory);
-  if (registration.arena == Arena::kNone) error = populate(memory, length, writable);
+  if (registration.arena == Arena::kNone) error = load_pages(memory, length, writable);
   return error == 0 ? enter(wanted, registration, std::move(mapping)) : fail<ibv_mr>(error);
 }
 
@@ -201,6 +205,30 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   mr->length = wanted.length;
   soft_mr.iova = wanted.iova;
   soft_mr.access = wanted.access;
+  return 0;
+}
+
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* slices, std::uint32_t count) {
+  const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+  constexpr int kNoFault = 2;  // IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, since release 32
+  if (!writes && advice != IBV_ADVISE_MR_ADVICE_PREFETCH && static_cast<int>(advice) != kNoFault) return EOPNOTSUPP;
+  if ((flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || count == 0) return EINVAL;
+  const auto table = SoftContext::from(pd->context).registrations().entries();
+  for (const ibv_sge& slice : std::span(slices, count)) {
+    const MrEntry* const entry =
+        find_local_range(table, slice.lkey, SoftPd::from(pd).number, slice.addr, slice.length, 0);
+    if (entry == nullptr) return ENOENT;
+    if ((entry->access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
+    if (writes && (entry->access & IBV_ACCESS_LOCAL_WRITE) == 0) return EPERM;
+  }
+  if (static_cast<int>(advice) == kNoFault) return 0;  // only pages that are present, which need no work
+  for (const ibv_sge& slice : std::span(slices, count)) {
+    const MrEntry* const entry =
+        find_local_range(table, slice.lkey, SoftPd::from(pd).number, slice.addr, slice.length, 0);
+    const auto* const memory = reinterpret_cast<const std::byte*>(entry == nullptr ? 0 : slice.addr + entry->shift);
+    const int error = entry == nullptr ? ENOENT : load_pages(memory, slice.length, writes);
+    if (error != 0) return error;
+  }
   return 0;
 }
 

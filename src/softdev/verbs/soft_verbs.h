@@ -49,6 +49,8 @@ ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access);
 /// As ibv_rereg_mr. Returns 0, or an ibv_rereg_mr_err_code and errno. The keys do not change.
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access);
+/// As ibv_advise_mr: loads pages of on-demand registrations. Always waits until they are loaded.
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* slices, std::uint32_t count);
 int dereg_mr(ibv_mr* mr);
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
 int dealloc_mw(ibv_mw* mw);

@@ -85,7 +85,7 @@ TEST(Reregistration, ARefusedChangeHasNoEffect) {
   refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data, 0, 0, EINVAL);
   refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, reinterpret_cast<void*>(4096), 4096, 0, EFAULT);
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL);
-  refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_ON_DEMAND, EOPNOTSUPP);
+  refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 1 << 19, EOPNOTSUPP);
   EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
 }
 
@@ -229,13 +229,47 @@ TEST(ParentDomain, StandsForItsDomain) {
   EXPECT_EQ(ibv_dealloc_td(threads), 0);
 }
 
-TEST(ParentDomain, AllocatorsOfTheApplicationAreRefused) {
+TEST(ParentDomain, ACompletionQueueThatUsesItKeepsIt) {
+  Node node;
+  ibv_parent_domain_init_attr attributes{};
+  attributes.pd = node.pd.get();
+  ibv_pd* const parent = ibv_alloc_parent_domain(node.context.get(), &attributes);
+  ASSERT_NE(parent, nullptr);
+  ibv_cq_init_attr_ex init{};
+  init.cqe = 16;
+  init.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  init.parent_domain = node.pd.get();
+  EXPECT_EQ(ibv_create_cq_ex(node.context.get(), &init), nullptr) << "not a parent domain";
+  EXPECT_EQ(errno, EINVAL);
+  init.parent_domain = parent;
+  ibv_cq_ex* const cq = ibv_create_cq_ex(node.context.get(), &init);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(api().dealloc_pd(parent), EBUSY);
+  EXPECT_EQ(api().destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+  EXPECT_EQ(api().dealloc_pd(parent), 0);
+}
+
+TEST(Registration, IgnoresOptionalAccessBits) {
+  Node node;
+  Memory memory(node, 4096, kAllRemote | IBV_ACCESS_RELAXED_ORDERING | 1 << 29);
+  EXPECT_NE(memory.mr.get(), nullptr);
+  EXPECT_EQ(api().reg_mr(node.pd.get(), memory.data, 4096, kAllRemote | 1 << 19), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(api().reg_mr(node.pd.get(), memory.data, 4096, IBV_ACCESS_HUGETLB), nullptr);
+  EXPECT_EQ(errno, EINVAL) << "huge pages are a hint for on-demand paging";
+}
+
+TEST(ParentDomain, MayHaveAllocators) {
   Node node;
   ibv_parent_domain_init_attr attributes{};
   EXPECT_EQ(ibv_alloc_parent_domain(node.context.get(), &attributes), nullptr);
   EXPECT_EQ(errno, EINVAL);
   attributes.pd = node.pd.get();
   attributes.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+  ibv_pd* const parent = ibv_alloc_parent_domain(node.context.get(), &attributes);
+  ASSERT_NE(parent, nullptr);
+  EXPECT_EQ(api().dealloc_pd(parent), 0);
+  attributes.comp_mask = 1 << 3;
   EXPECT_EQ(ibv_alloc_parent_domain(node.context.get(), &attributes), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }

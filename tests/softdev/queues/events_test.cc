@@ -131,9 +131,10 @@ TEST_F(Channels, UntakenEventsAreDestroyedWithTheQueue) {
   EXPECT_FALSE(readable(pair.b.channel->fd));
 }
 
-TEST_F(Channels, ArmingAQueueWithoutAChannelIsRefused) {
+TEST_F(Channels, ArmingAQueueWithoutAChannelChangesNothing) {
   Qp plain(pair.a_node);
-  EXPECT_EQ(ibv_req_notify_cq(plain.cq.get(), 0), EINVAL);
+  EXPECT_EQ(ibv_req_notify_cq(plain.cq.get(), 0), 0);
+  EXPECT_EQ(ibv_req_notify_cq(plain.cq.get(), 1), 0);
 }
 
 TEST_F(Channels, ANonBlockingDescriptorReportsThatNothingWaits) {

@@ -305,6 +305,31 @@ TEST(Ud, TheHeaderNamesTheSenderForAReply) {
   }
 }
 
+TEST(Ud, AnAddressBeyondTheIndexesOfAHandleIsNotCut) {
+  const rdmacomm::testing::OwnNetwork network;
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  network.ip("link set lo up");
+  network.run("for n in $(seq 1 130); do ip address add 10.0.0.$n/32 dev lo; done");
+  UdScene scene;
+  const auto index_of_received = [&](std::uint32_t target, int& index) {
+    const Address to_b(scene.a_node, gid_at(scene.b_node, target), 3);
+    EXPECT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
+    EXPECT_EQ(scene.a.post(datagram(1, to_b, scene.b.number()), scene.local.slice(0, 16)), 0);
+    const ibv_wc received = scene.b.next();
+    ibv_grh header{};
+    std::memcpy(&header, scene.remote.data, sizeof(header));
+    ibv_ah_attr back{};
+    errno = 0;
+    const int result = init_ah_from_wc(scene.b_node.context.get(), 1, received, &header, back);
+    index = back.grh.sgid_index;
+    return result == 0 ? 0 : errno;
+  };
+  int index = 0;
+  EXPECT_EQ(index_of_received(255, index), 0);
+  EXPECT_EQ(index, 255);
+  EXPECT_EQ(index_of_received(257, index), ENOENT);
+}
+
 TEST(Ud, AHeaderForAnotherHostGivesNoAddress) {
   Node node;
   ibv_wc wc{};

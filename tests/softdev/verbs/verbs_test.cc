@@ -275,5 +275,13 @@ TEST(Verbs, AllocatedMemoryIsZeroedAndReused) {
   api().free_memory(node.context.get(), second, 1 << 20, false);
 }
 
+TEST(DeviceAttributes, TheExtendedFlagsRepeatTheOthers) {
+  Node node;
+  ibv_device_attr_ex attributes{};
+  ASSERT_EQ(api().query_device_ex(node.context.get(), &attributes), 0);
+  EXPECT_EQ(attributes.device_cap_flags_ex & 0xffffffff, attributes.orig_attr.device_cap_flags);
+  EXPECT_NE(attributes.device_cap_flags_ex, 0U);
+}
+
 }  // namespace
 }  // namespace rdmacomm::softdev::test
