@@ -7,11 +7,13 @@ RDMACOMM_BIN names the folder of softdev-run. With RDMACOMM_CONFORMANCE=full per
 program runs with few options.
 """
 
+import contextlib
 import ctypes
 import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -39,15 +41,15 @@ class ForeignProgramTest(unittest.TestCase):
             if os.path.isfile(built):
                 arguments = (built, *arguments[1:])
         process = subprocess.Popen([RUN, *run_options, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, env=environment)
+                                   stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True)
         self.addCleanup(self.end, process)
         return process
 
     @staticmethod
     def end(process):
-        """Ends the process at the end of a test, whether or not the test has failed."""
-        if process.poll() is None:
-            process.kill()
+        """Ends the process, and those that it has started, at the end of a test, whether or not the test has failed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
     def output(self, process):
@@ -336,6 +338,34 @@ class Perftest(ForeignProgramTest):
                 out = self.run_pair(program, "-d", "soft0", "-x", "3", "-F", "-n", str(messages), *chosen, *posts)
                 # -q 4 counts the messages of all queue pairs
                 self.assertRegex(out, rf"(?m)^ \d+ +({messages}|{4 * messages}) ")
+
+
+QPERF_TESTS = ("rc_lat", "rc_bi_bw", "rc_rdma_read_bw", "rc_rdma_write_poll_lat", "ver_rc_compare_swap",
+               "ver_rc_fetch_add", "uc_lat", "uc_rdma_write_bw", "ud_lat")  # each takes a second
+
+
+@unittest.skipUnless(shutil.which("qperf"), "no qperf")
+class Qperf(ForeignProgramTest):
+    """qperf connects by LIDs. So it works with the link layer InfiniBand."""
+
+    def test_each_test(self):
+        (port,) = hold_ports(self)
+        server = self.start("qperf", "-lp", str(port), run_options=("--link-layer=ib",))
+        self.wait_until_listening(server, port)
+        for test in QPERF_TESTS:
+            with self.subTest(test):
+                out = self.run_alone("qperf", "-lp", str(port), "-t", "1", "localhost", test,
+                                     run_options=("--link-layer=ib",))
+                self.assertRegex(out, r"(latency|bw|msg_rate) +=")
+        self.assertIsNone(server.poll())
+
+    def test_an_error_is_in_errno(self):
+        (port,) = hold_ports(self)
+        server = self.start("qperf", "-lp", str(port))
+        self.wait_until_listening(server, port)
+        client = self.start("qperf", "-lp", str(port), "-t", "1", "localhost", "rc_lat")
+        out, _ = client.communicate(timeout=SECONDS)
+        self.assertIn("failed to modify QP to RTR: Invalid argument", out)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
 
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
@@ -19,12 +21,36 @@ namespace {
 
 namespace softdev = rdmacomm::softdev;
 
-/// The list for the program, with the two lists that it was made from.
-struct MergedList {
-  ibv_device** kernels;
-  ibv_device** softs;
-  ibv_device* devices[1];  // the first of them; the rest and a nullptr follow
+/// The lists that a program has, each with the two lists that it was made from. A program's list is a block of malloc,
+/// because some programs (qperf 0.4) end its use with free().
+/// Threads: any.
+class MergedLists {
+ public:
+  struct Parts {
+    ibv_device** kernels = nullptr;
+    ibv_device** softs = nullptr;
+  };
+
+  void insert(ibv_device** list, const Parts& parts) {
+    const std::scoped_lock lock(mutex_);
+    lists_[list] = parts;  // an earlier list at this address was freed without ibv_free_device_list()
+  }
+  /// Returns nothing for a list that is not in the table.
+  std::optional<Parts> take(ibv_device** list) {
+    const std::scoped_lock lock(mutex_);
+    const auto node = lists_.extract(list);
+    return node.empty() ? std::nullopt : std::optional(node.mapped());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<ibv_device**, Parts> lists_;
 };
+
+MergedLists& merged_lists() {
+  static auto& lists = *new MergedLists;  // never destroyed: a program may free a list when it exits
+  return lists;
+}
 
 std::size_t length(ibv_device** list) {
   std::size_t count = 0;
@@ -50,29 +76,28 @@ ibv_device** ibv_get_device_list(int* count) {
   ibv_device** const kernels = behind == nullptr ? nullptr : behind(nullptr);
   ibv_device** const softs = softdev::list_devices(rdmacomm::softdev::preload::wanted_devices());
   const std::size_t found = length(kernels) + length(softs);
-  auto* const merged = static_cast<MergedList*>(std::calloc(1, sizeof(MergedList) + found * sizeof(ibv_device*)));
+  auto** const merged = static_cast<ibv_device**>(std::calloc(found + 1, sizeof(ibv_device*)));
   if (merged == nullptr) {
     errno = ENOMEM;
     return nullptr;
   }
-  merged->kernels = kernels;
-  merged->softs = softs;
-  ibv_device** to = merged->devices;
+  ibv_device** to = merged;
   for (ibv_device** list : {kernels, softs}) {
     for (std::size_t i = 0; i < length(list); ++i) *to++ = list[i];
   }
+  merged_lists().insert(merged, {kernels, softs});
   if (count != nullptr) *count = static_cast<int>(found);
   errno = 0;
-  return merged->devices;
+  return merged;
 }
 
 void ibv_free_device_list(ibv_device** list) {
   static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_free_device_list)>("ibv_free_device_list");
-  auto* const merged =
-      reinterpret_cast<MergedList*>(reinterpret_cast<std::byte*>(list) - offsetof(MergedList, devices));
-  if (merged->kernels != nullptr) behind(merged->kernels);
-  if (merged->softs != nullptr) softdev::free_device_list(merged->softs);
-  std::free(merged);
+  const auto parts = merged_lists().take(list);
+  if (!parts) return;
+  if (parts->kernels != nullptr) behind(parts->kernels);
+  if (parts->softs != nullptr) softdev::free_device_list(parts->softs);
+  std::free(list);
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {

@@ -21,6 +21,7 @@ namespace softdev = rdmacomm::softdev;
 
 using softdev::preload::refuse;
 using softdev::preload::soft;
+using softdev::preload::with_errno;
 
 bool of_soft0(const ibv_async_event* event) noexcept {
   switch (event->event_type) {
@@ -217,7 +218,7 @@ ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
   RDMACOMM_FRONT(ibv_qp_to_qp_ex, soft(qp), softdev::qp_to_qp_ex(qp), (qp));
 }
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
-  RDMACOMM_FRONT(ibv_modify_qp, soft(qp), softdev::modify_qp(qp, attributes, mask), (qp, attributes, mask));
+  RDMACOMM_FRONT(ibv_modify_qp, soft(qp), with_errno(softdev::modify_qp(qp, attributes, mask)), (qp, attributes, mask));
 }
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
   RDMACOMM_FRONT(ibv_query_qp, soft(qp), softdev::query_qp(qp, attributes, mask, init), (qp, attributes, mask, init));

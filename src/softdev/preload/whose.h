@@ -25,4 +25,10 @@ Value refuse(Value value, int error = EOPNOTSUPP) noexcept {
   return value;
 }
 
+/// Sets errno for a call that returns an errno value, because some programs print errno. Returns `error`.
+inline int with_errno(int error) noexcept {
+  if (error > 0) errno = error;
+  return error;
+}
+
 }  // namespace rdmacomm::softdev::preload
