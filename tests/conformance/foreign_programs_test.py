@@ -47,7 +47,7 @@ class ForeignProgramTest(unittest.TestCase):
 
     @staticmethod
     def end(process):
-        """Ends the process, and those that it has started, at the end of a test, whether or not the test has failed."""
+        """Ends the process and its children at the end of a test, whether or not the test has failed."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -14,6 +14,7 @@ inline constexpr int kMaxCompletions = 1 << 22;
 inline constexpr int kMaxQueuePairs = 1 << 17;
 inline constexpr int kMaxReadDepth = 128;
 inline constexpr int kMaxAddressHandles = 1 << 20;
+inline constexpr std::uint64_t kMaxDeviceMemory = 256 * 1024;  ///< of one ibv_alloc_dm
 inline constexpr int kMaxGroups = 8192;
 inline constexpr std::uint32_t kPortMtuBytes = 4096;
 

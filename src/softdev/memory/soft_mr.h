@@ -5,16 +5,18 @@
 
 #include <cstdint>
 
+#include "softdev/memory/soft_dm.h"
 #include "softdev/shared/shared_file.h"
 
 namespace rdmacomm::softdev {
 
 struct SoftMr : ibv_mr {
   int access = 0;
-  std::uint64_t iova = 0;     ///< its first address, as requests use it
-  Mapping dmabuf;             ///< its mapping, if the application has not mapped the memory
-  int windows = 0;            ///< number of windows bound to it; guarded by MemoryWindows
-  std::uint64_t made_at = 0;  ///< a moment() of Stragglers
+  std::uint64_t iova = 0;           ///< its first address, as requests use it
+  Mapping dmabuf;                   ///< its mapping, if the application has not mapped the memory
+  SoftDm* device_memory = nullptr;  ///< if it registers a part of one
+  int windows = 0;                  ///< number of windows bound to it; guarded by MemoryWindows
+  std::uint64_t made_at = 0;        ///< a moment() of Stragglers
 
   [[nodiscard]] static SoftMr& from(ibv_mr* mr) noexcept { return *static_cast<SoftMr*>(mr); }
 };

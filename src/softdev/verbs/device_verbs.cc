@@ -7,6 +7,7 @@
 
 #include "rdmacomm/softdev.h"
 #include "softdev/common/device_clock.h"
+#include "softdev/common/device_limits.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
@@ -105,6 +106,7 @@ int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   // Its lower half repeats the flags of ibv_device_attr, as in the kernel.
   attributes->device_cap_flags_ex = attributes->orig_attr.device_cap_flags;
   describe_paging(*attributes);
+  attributes->max_dm_size = kMaxDeviceMemory;
   attributes->completion_timestamp_mask = kClockMask;
   attributes->hca_core_clock = kClockKilohertz;
   return 0;

@@ -173,13 +173,34 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std:
   return error == 0 ? enter(wanted, registration, std::move(mapping)) : fail<ibv_mr>(error);
 }
 
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length, unsigned access) {
+  SoftDm& memory = SoftDm::from(dm);
+  const auto flags = static_cast<int>(access);
+  if (pd->context != dm->context || !memory.has(offset, length)) return fail<ibv_mr>(EINVAL);
+  // As in the kernel.
+  if ((flags & IBV_ACCESS_ZERO_BASED) == 0 || pages_on_demand(flags)) return fail<ibv_mr>(EINVAL);
+  const Wanted nothing{pd, memory.memory + offset, 0, 0, flags};
+  const int error = check_access(flags, kOfMemory);
+  if (error != 0) return fail<ibv_mr>(error);
+  // Unlike other registrations, one of device memory may be empty.
+  ibv_mr* const mr =
+      length == 0 ? enter(nothing, registration_of(nothing, reinterpret_cast<std::uint64_t>(nothing.address)), {})
+                  : reg_mr(pd, nothing.address, length, flags);
+  if (mr == nullptr) return nullptr;
+  mr->addr = nullptr;  // programs address it from 0
+  SoftMr::from(mr).device_memory = &memory;
+  ++memory.users;
+  return mr;
+}
+
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
   SoftMr& soft_mr = SoftMr::from(mr);
   SoftContext& soft = SoftContext::from(mr->context);
-  if (!soft_mr.dmabuf.empty()) return refuse_reregistration(EINVAL);  // like libibverbs
+  const bool is_special = !soft_mr.dmabuf.empty() || soft_mr.device_memory != nullptr;
+  if (is_special) return refuse_reregistration(EINVAL);  // like libibverbs
   if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
   Wanted wanted{mr->pd, mr->addr, mr->length, soft_mr.iova, soft_mr.access};
   if (changes(IBV_REREG_MR_CHANGE_PD)) wanted.pd = pd;
@@ -240,6 +261,7 @@ int dereg_mr(ibv_mr* mr) {
   MrTable& table = soft.registrations();
   soft.stragglers().defer(soft_mr.made_at, [&table, key = mr->lkey] { table.recycle(key); });
   --SoftPd::from(mr->pd).users;
+  if (soft_mr.device_memory != nullptr) --soft_mr.device_memory->users;
   delete &soft_mr;
   return 0;
 }
