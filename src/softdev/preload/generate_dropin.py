@@ -11,6 +11,9 @@ import collections
 import re
 import subprocess
 
+# The symbols of C++, and those of assembly().
+LOCAL = ("_Z*", "forward_*", "variable_*")
+
 Symbol = collections.namedtuple("Symbol", "kind size name version is_default")
 
 
@@ -35,13 +38,16 @@ def in_order(versions):
 
 
 def version_script(symbols, versions):
-    """The newest version first: the linker gives the front's functions, which say none, the first that has their name."""
+    """The newest version first: the linker gives the front's functions, which say none, the first that has their name.
+    The front's other symbols are functions of the C library. They get no version, because a reference to a version such
+    as GLIBC_2.2.5 is bound only to a symbol of this version or of none. A symbol has no version if it is exported and
+    the script does not name it. So the script has patterns for the symbols that are not exported, in place of "*"."""
     text = ""
     for version in reversed(in_order(versions)):
         names = "".join(f"    {s.name};\n" for s in symbols if s.version == version)
         text += f"{version} {{\n  global:\n{names}}};\n"
-    # The front's own symbols, and the names of the jumps.
-    return text.removesuffix("};\n") + "  local:\n    *;\n};\n"
+    own = "".join(f"    {pattern};\n" for pattern in LOCAL)
+    return text.removesuffix("};\n") + "  local:\n" + own + "};\n"
 
 
 def assembly(symbols, front):
