@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
@@ -20,11 +21,11 @@ namespace {
 
 namespace softdev = rdmacomm::softdev;
 
-/// The list for the program, with the two lists that it was made from.
-struct MergedList {
+/// The two lists that the list for the program was made from. They lie behind the nullptr at its end, because some
+/// programs (qperf) call free() instead of ibv_free_device_list(), which works with libibverbs.
+struct Sources {
   ibv_device** kernels;
   ibv_device** softs;
-  ibv_device* devices[1];  // the first of them; the rest and a nullptr follow
 };
 
 std::size_t length(ibv_device** list) {
@@ -71,29 +72,29 @@ ibv_device** ibv_get_device_list(int* count) {
   ibv_device** const softs = softdev::list_devices(rdmacomm::softdev::preload::wanted_devices());
   name_nodes(softs);
   const std::size_t found = length(kernels) + length(softs);
-  auto* const merged = static_cast<MergedList*>(std::calloc(1, sizeof(MergedList) + found * sizeof(ibv_device*)));
+  auto** const merged = static_cast<ibv_device**>(std::calloc(1, (found + 1) * sizeof(ibv_device*) + sizeof(Sources)));
   if (merged == nullptr) {
     errno = ENOMEM;
     return nullptr;
   }
-  merged->kernels = kernels;
-  merged->softs = softs;
-  ibv_device** to = merged->devices;
+  ibv_device** to = merged;
   for (ibv_device** list : {kernels, softs}) {
     for (std::size_t i = 0; i < length(list); ++i) *to++ = list[i];
   }
+  const Sources sources{kernels, softs};
+  std::memcpy(to + 1, &sources, sizeof(sources));
   if (count != nullptr) *count = static_cast<int>(found);
   errno = 0;
-  return merged->devices;
+  return merged;
 }
 
 void ibv_free_device_list(ibv_device** list) {
   static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_free_device_list)>("ibv_free_device_list");
-  auto* const merged =
-      reinterpret_cast<MergedList*>(reinterpret_cast<std::byte*>(list) - offsetof(MergedList, devices));
-  if (merged->kernels != nullptr) behind(merged->kernels);
-  if (merged->softs != nullptr) softdev::free_device_list(merged->softs);
-  std::free(merged);
+  Sources sources{};
+  std::memcpy(&sources, list + length(list) + 1, sizeof(sources));
+  if (sources.kernels != nullptr) behind(sources.kernels);
+  if (sources.softs != nullptr) softdev::free_device_list(sources.softs);
+  std::free(list);
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
