@@ -176,6 +176,14 @@ class DropIn(ForeignProgramTest):
     def test_has_all_symbols_of_the_installed_library(self):
         self.assertEqual(self.symbols(INSTALLED) - self.symbols(DROP_IN), set())
 
+    def test_has_the_functions_of_the_c_library_that_it_replaces_without_versions(self):
+        preload = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "librdmacomm_softdev_preload.so")
+        replaced = {name for name in self.symbols(preload) if not name.startswith(("ibv_", "_ibv_"))}
+        self.assertLessEqual({"open", "stat", "__xstat", "write", "close", "opendir"}, replaced)
+        # Symbols that name a version begin with IBVERBS.
+        self.assertEqual({name for name in self.symbols(DROP_IN) if "@" not in name and not name.startswith("IBVERBS")},
+                         replaced)
+
     def test_programs_that_look_symbols_up_in_a_handle(self):
         out = self.run_alone("/usr/bin/python3", "-c", BY_HANDLE, run_options=("--names=soft0,mlx5_0",))
         self.assertEqual(out.splitlines(), ["['soft0', 'mlx5_0']", "Work Request Flushed Error"])

@@ -169,11 +169,11 @@ int fcntl64(int descriptor, int command, ...) {
 }
 
 // Shells end by this function, which does not call the destructors of libraries.
-[[noreturn]] void _exit(int status) {
+void _exit(int status) {
   leave_view();
   for (;;) syscall(SYS_exit_group, status);
 }
-[[noreturn]] void _Exit(int status) noexcept {
+void _Exit(int status) noexcept {
   _exit(status);
 }
 }

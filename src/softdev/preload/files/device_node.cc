@@ -65,6 +65,22 @@ bool is_in_range(int descriptor) noexcept {
   return descriptor >= 0 && descriptor < kMaxDescriptors;
 }
 
+/// Without the lock: signal handlers write to descriptors, and may have interrupted the owner of the lock.
+bool may_be_node(int descriptor) noexcept {
+  return is_in_range(descriptor) &&
+         std::atomic_ref(descriptors[static_cast<std::size_t>(descriptor)].node).load(std::memory_order_acquire) !=
+             nullptr;
+}
+
+/// Needs the lock.
+void store(int number, const Descriptor& descriptor) noexcept {
+  Descriptor& to = descriptors[static_cast<std::size_t>(number)];
+  to.known_as = descriptor.known_as;
+  to.file_system = descriptor.file_system;
+  to.inode = descriptor.inode;
+  std::atomic_ref(to.node).store(descriptor.node, std::memory_order_release);
+}
+
 /// Needs the lock. False if the descriptor was closed without a call of this library, and its number used again.
 bool is_same_file(int number) noexcept {
   struct stat found {};
@@ -89,7 +105,7 @@ struct Notice {
 Notice forget_locked(int number) noexcept {
   const Descriptor gone = descriptors[number];
   if (gone.node == nullptr) return {};
-  descriptors[number] = {};
+  store(number, {});
   open_node_descriptors.fetch_sub(1, std::memory_order_relaxed);
   Notice notice{gone.node, gone.known_as, -1};
   for (int other = 0; other < end.load(std::memory_order_relaxed); ++other) {
@@ -104,7 +120,7 @@ Notice forget_locked(int number) noexcept {
 /// Needs the lock.
 void remember_locked(int number, const Descriptor& descriptor) noexcept {
   if (descriptors[number].node == nullptr) open_node_descriptors.fetch_add(1, std::memory_order_relaxed);
-  descriptors[number] = descriptor;
+  store(number, descriptor);
   if (number >= end.load(std::memory_order_relaxed)) end.store(number + 1, std::memory_order_relaxed);
 }
 
@@ -145,7 +161,7 @@ int open_device_node(DeviceNode& node, int flags) noexcept {
 }
 
 OpenNode find_open_node(int descriptor) noexcept {
-  if (!is_in_range(descriptor) || !is_own_process()) return {};
+  if (!may_be_node(descriptor) || !is_own_process()) return {};
   Notice notice;
   {
     const std::scoped_lock guard(lock);
@@ -161,7 +177,7 @@ OpenNode find_open_node(int descriptor) noexcept {
 }
 
 bool remember_duplicate(int descriptor, int copy) noexcept {
-  if (!is_in_range(descriptor) || !is_own_process()) return true;
+  if (!may_be_node(descriptor) || !is_own_process()) return true;
   Notice notice;
   {
     const std::scoped_lock guard(lock);
@@ -176,7 +192,7 @@ bool remember_duplicate(int descriptor, int copy) noexcept {
 }
 
 void forget_node_descriptor(int descriptor) noexcept {
-  if (!is_in_range(descriptor) || !is_own_process()) return;
+  if (!may_be_node(descriptor) || !is_own_process()) return;
   Notice notice;
   {
     const std::scoped_lock guard(lock);

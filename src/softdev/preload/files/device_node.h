@@ -25,9 +25,7 @@ struct DeviceNode {
   /// The program closes `from`, but not `to`, a duplicate of it. From now on, write() and closed() have the number
   /// `to`.
   virtual void moved(int /*from*/, int /*to*/) noexcept {}
-
- protected:
-  ~DeviceNode() = default;
+  virtual ~DeviceNode() = default;
 };
 
 /// Serves the node at `path` from now on. Before this, the view does not show the node.

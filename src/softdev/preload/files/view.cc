@@ -29,7 +29,7 @@ class View {
   static View* known() noexcept { return instance().load(std::memory_order_acquire); }
   static View& get();
 
-  /// Writes the path of the file in the tree for a normal path. Returns the length of the tree's root in it; 0: the
+  /// Writes the path of the file in the tree for a normal path. Returns the length of the root in it; 0: the
   /// tree does not have the entry.
   [[nodiscard]] std::size_t place(const NormalPath& name, char* to, std::size_t size);
   [[nodiscard]] bool has(dev_t file_system);
@@ -43,6 +43,14 @@ class View {
   }
   /// In a child of vfork(), the memory is the parent's, and the descriptors are not.
   [[nodiscard]] bool is_own_process() const noexcept { return owner_ == getpid(); }
+  /// A child must not inherit a lock that another thread holds. If a signal handler has interrupted this thread in a
+  /// look at the view, and forks, this thread may hold the lock itself.
+  static void lock_for_fork() noexcept {
+    if (switched_off == 0) known()->mutex_.lock();
+  }
+  static void unlock_after_fork() noexcept {
+    if (switched_off == 0) known()->mutex_.unlock();
+  }
   [[nodiscard]] bool refresh();
   [[nodiscard]] bool join_next(const std::vector<ViewEntry>& entries);
 
@@ -61,11 +69,10 @@ View& View::get() {
   if (view != nullptr) return *view;
   auto* const fresh = new View;
   if (instance().compare_exchange_strong(view, fresh, std::memory_order_acq_rel)) {
-    (void)pthread_atfork([] { known()->mutex_.lock(); }, [] { known()->mutex_.unlock(); },
-                         [] {
-                           known()->owner_ = getpid();
-                           known()->mutex_.unlock();
-                         });
+    (void)pthread_atfork(lock_for_fork, unlock_after_fork, [] {
+      known()->owner_ = getpid();
+      unlock_after_fork();
+    });
     return *fresh;
   }
   delete fresh;

@@ -29,7 +29,7 @@ struct ViewEntry {
 /// The system's own entries in the folders of the view: those of RDMA devices that the kernel has.
 struct SystemEntries {
   std::vector<std::string> paths;  ///< absolute, for example /sys/class/infiniband/mlx5_0
-  /// Number of the first soft device in names such as uverbs2: they follow the numbers of the kernel's devices.
+  /// Number of the first soft device in names such as uverbs2: they are larger than those of the kernel.
   unsigned first_number = 0;
 };
 /// Reads the folders. Call with the view switched off for this thread (ViewOff).

@@ -253,11 +253,10 @@ bool ViewTree::is_intact() const noexcept {
 
 void ViewTree::leave() noexcept {
   if (!is_joined()) return;
-  // A child that fork() made may still hold this lock. So a new lock decides, which conflicts with it.
-  const bool is_ours = is_intact();
-  if (is_ours) close(lock_);
+  // A child that fork() made may still hold this lock. So a new lock decides, which conflicts with it. If the program
+  // has closed the descriptor, its number may belong to a file of the program.
+  if (is_intact()) close(lock_);
   lock_ = -1;
-  if (!is_ours) return;
   char base_path[kMaxBase + 1];
   std::memcpy(base_path, root_, base_length_);
   base_path[base_length_] = '\0';
