@@ -47,6 +47,16 @@ iphdr ipv4_header(const ibv_global_route& route, const ibv_gid& source, std::uin
 
 }  // namespace
 
+std::uint8_t SoftAh::received_service_level() const noexcept {
+  // Source: the comments on completions of datagrams in UCX 1.13, src/uct/ib/ud/base/ud_iface.h.
+  constexpr std::uint8_t kUdp = 8;
+  constexpr std::uint8_t kIpv6 = 1;
+  constexpr std::uint8_t kIpv4 = 2;
+  if (source_lid != 0) return attributes.sl;
+  if (!is_routable) return 0;
+  return verbs::is_mapped_ipv4(source) ? kUdp | kIpv4 : kUdp | kIpv6;
+}
+
 DatagramHeader SoftAh::header(std::uint32_t bytes) const noexcept {
   DatagramHeader header{};
   if (attributes.is_global == 0) return header;

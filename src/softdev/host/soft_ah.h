@@ -28,6 +28,9 @@ struct SoftAh : ibv_ah {
   [[nodiscard]] bool is_multicast() const noexcept {
     return attributes.is_global != 0 && softdev::is_multicast(attributes.grh.dgid);
   }
+  /// The service level in the receiver's completion. On Ethernet a port has none. As on ConnectX, its completions have
+  /// the kind of the header there instead: 0 for RoCE v1, 9 for IPv6, 10 for IPv4. UCX 1.13 reads it.
+  [[nodiscard]] std::uint8_t received_service_level() const noexcept;
   /// The header of a datagram of `bytes`; all zero if the address is not global.
   [[nodiscard]] DatagramHeader header(std::uint32_t bytes) const noexcept;
 };

@@ -685,7 +685,7 @@ ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t byte
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   const SoftAh& address = SoftAh::from(wr.wr.ud.ah);
-  DatagramSource::of(view_.slot(target_->taken)) = {own_.qpn, address.source_lid, address.attributes.sl,
+  DatagramSource::of(view_.slot(target_->taken)) = {own_.qpn, address.source_lid, address.received_service_level(),
                                                     address.attributes.is_global};
   DatagramHeader header = address.header(bytes);
   std::array<ibv_sge, kMaxSge + 1> slices;

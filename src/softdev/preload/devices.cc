@@ -11,6 +11,7 @@
 
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
+#include "softdev/preload/files/view.h"
 #include "softdev/preload/next.h"
 #include "softdev/preload/wanted_devices.h"
 #include "softdev/verbs/soft_verbs.h"
@@ -66,6 +67,25 @@ __be64 guid_of(const ibv_device* device) {
   return htobe64(softdev::device_guid(static_cast<const softdev::SoftDevice*>(device)->identity().index));
 }
 
+/// The installed libibverbs must not see the files of soft devices: it has no driver for them.
+ibv_device** list_by_system(ibv_device** (*list)(int*)) {
+  const rdmacomm::softdev::preload::ViewOff off;
+  return list(nullptr);
+}
+
+/// Names the files that soft devices have in the view.
+void name_nodes(ibv_device** softs) {
+  if (length(softs) == 0) return;
+  const auto system = rdmacomm::softdev::preload::read_system();
+  for (std::size_t i = 0; i < length(softs); ++i) {
+    ibv_device& device = *softs[i];
+    const unsigned index = static_cast<const softdev::SoftDevice&>(device).identity().index;
+    std::snprintf(device.dev_name, sizeof(device.dev_name), "%s",
+                  rdmacomm::softdev::preload::verbs_name(system, index).c_str());
+    std::snprintf(device.dev_path, sizeof(device.dev_path), "/sys/class/infiniband_verbs/%s", device.dev_name);
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -73,8 +93,9 @@ extern "C" {
 ibv_device** ibv_get_device_list(int* count) {
   // Without the kernel modules, libibverbs has no list and returns ENOSYS. Then the list has only soft devices.
   static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_get_device_list)>("ibv_get_device_list");
-  ibv_device** const kernels = behind == nullptr ? nullptr : behind(nullptr);
+  ibv_device** const kernels = behind == nullptr ? nullptr : list_by_system(behind);
   ibv_device** const softs = softdev::list_devices(rdmacomm::softdev::preload::wanted_devices());
+  name_nodes(softs);
   const std::size_t found = length(kernels) + length(softs);
   auto** const merged = static_cast<ibv_device**>(std::calloc(found + 1, sizeof(ibv_device*)));
   if (merged == nullptr) {

@@ -330,6 +330,19 @@ TEST(Ud, AnAddressBeyondTheIndexesOfAHandleIsNotCut) {
   EXPECT_EQ(index_of_received(257, index), ENOENT);
 }
 
+TEST(Ud, TheCompletionSaysWhichHeaderItHas) {
+  // The link-local address by RoCE v1 and v2, and the first IPv4 address by both.
+  constexpr std::uint8_t kKinds[] = {0, 9, 0, 10};
+  for (std::uint8_t index = 0; index < 4; ++index) {
+    SCOPED_TRACE(static_cast<int>(index));
+    UdScene scene;
+    const Address to_b(scene.a_node, gid_at(scene.a_node, index), index);
+    ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
+    ASSERT_EQ(scene.a.post(datagram(1, to_b, scene.b.number()), scene.local.slice(0, 16)), 0);
+    EXPECT_EQ(scene.b.next().sl, kKinds[index]);
+  }
+}
+
 TEST(Ud, AHeaderForAnotherHostGivesNoAddress) {
   Node node;
   ibv_wc wc{};
