@@ -73,6 +73,7 @@ int Peer::hello() {
   registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
   // Requested now, while the target runs, because its memory must stay reachable when it is stopped, as on hardware.
   (void)arena_fd_locked(Arena::kPages);
+  (void)arena_fd_locked(Arena::kOwn);
   return 0;
 }
 

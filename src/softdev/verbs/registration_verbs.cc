@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "softdev/context/soft_context.h"
+#include "softdev/memory/application_memory.h"
 #include "softdev/memory/soft_mr.h"
 #include "softdev/memory/soft_pd.h"
 #include "softdev/queues/soft_qp.h"
@@ -84,6 +85,8 @@ int check_in(Wanted& wanted, Registration& registration) {
   SharedMemory& memory = SoftContext::from(wanted.pd->context).memory();
   registration.arena = memory.locate(wanted.address, wanted.length, registration.arena_offset);
   if (registration.arena != Arena::kNone) return 0;
+  const Reach reach = locate_own_memory(wanted.address, wanted.length, registration.arena_offset);
+  if (reach == Reach::kMapped) registration.arena = Arena::kOwn;
   return populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
