@@ -21,6 +21,11 @@ Reach reach_of_other(const MappedRange& range) {
 
 }  // namespace
 
+ReachCounts& reach_counts() noexcept {
+  static constinit ReachCounts counts;
+  return counts;
+}
+
 void begin_own_memory() {
   if (const OwnMemory* const library = loaded(); library != nullptr) library->begin();
 }

@@ -1,6 +1,8 @@
 // application_memory.h - where the application's own memory lies, and whether peers can map it.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,6 +18,17 @@ enum class Reach : std::uint8_t {
   kSeveral,        ///< by system calls: it is in several mappings
 };
 inline constexpr std::size_t kReaches = 6;
+
+/// Counts the registrations in this process, for `softdev-run --stats`. Memory from allocate_memory() does not count.
+struct ReachCounts {
+  std::array<std::atomic<std::uint64_t>, kReaches> registrations{};  ///< by Reach
+  std::array<std::atomic<std::uint64_t>, kReaches> bytes{};
+  void add(Reach reach, std::size_t length) noexcept {
+    registrations[static_cast<std::size_t>(reach)].fetch_add(1, std::memory_order_relaxed);
+    bytes[static_cast<std::size_t>(reach)].fetch_add(length, std::memory_order_relaxed);
+  }
+};
+[[nodiscard]] ReachCounts& reach_counts() noexcept;
 
 /// Asks librdmacomm_own_memory.so, if it is loaded, to place the application's next allocations in the file.
 void begin_own_memory();

@@ -87,7 +87,9 @@ int check_in(Wanted& wanted, Registration& registration) {
   if (registration.arena != Arena::kNone) return 0;
   const Reach reach = locate_own_memory(wanted.address, wanted.length, registration.arena_offset);
   if (reach == Reach::kMapped) registration.arena = Arena::kOwn;
-  return populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  error = populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (error == 0) reach_counts().add(reach, wanted.length);
+  return error;
 }
 
 /// Makes the handle of a checked registration and enters it into the table.

@@ -8,8 +8,8 @@
 
 namespace rdmacomm::softdev::own {
 
-/// A sparse memfd. Its offsets are never used twice, so a peer that still maps memory that was freed can never reach
-/// memory that was allocated later.
+/// A sparse memfd. A range is never taken twice, so a peer that still maps memory that was unmapped can never reach
+/// memory that was mapped later.
 /// Threads: the caller has locked the state, except for punch() and maps().
 class OwnFile {
  public:
