@@ -8,6 +8,7 @@
 #include "softdev/preload/memory/next_function.h"
 #include "softdev/preload/memory/own_state.h"
 #include "softdev/preload/memory/raw_memory.h"
+#include "softdev/preload/memory/replaced.h"
 
 namespace rdmacomm::softdev::own {
 namespace {
@@ -113,7 +114,7 @@ void* remap_own(void* old, std::size_t old_length, std::size_t length, int flags
     return fail(EINVAL);
   }
   if (!needs_move && length <= old_length) {
-    if (length < old_length) munmap(pointer(number(old) + length), old_length - length);
+    if (length < old_length) unmap(pointer(number(old) + length), old_length - length);
     return old;
   }
   if ((flags & MREMAP_MAYMOVE) == 0) return fail(ENOMEM);
@@ -123,45 +124,81 @@ void* remap_own(void* old, std::size_t old_length, std::size_t length, int flags
   void* const moved = map_own(fixed ? wanted : nullptr, length, fixed ? MAP_FIXED : 0);
   if (moved == nullptr) return fail(ENOMEM);
   if (!copy_pages(moved, old, std::min(old_length, length))) {
-    munmap(moved, length);
+    unmap(moved, length);
     return fail(ENOMEM);
   }
   if (protection != (PROT_READ | PROT_WRITE)) mprotect(moved, length, protection);
   if (keeps) {
     discard(old, old_length);
   } else {
-    munmap(old, old_length);
+    unmap(old, old_length);
   }
   return moved;
 }
 
 }  // namespace
+
+void* map(void* address, std::size_t length, int protection, int flags, int fd, off_t offset) noexcept {
+  if (state.is_active() && is_plain(protection, flags)) {
+    const int error = errno;
+    void* const memory = map_own(address, length, flags & kHints);
+    errno = error;
+    if (memory != nullptr) return memory;
+  }
+  void* const memory = raw_mmap(address, length, protection, flags, fd, static_cast<std::uint64_t>(offset));
+  if (memory != MAP_FAILED && (flags & MAP_FIXED) != 0) forget_mapped(memory, length);
+  return memory;
+}
+
+int unmap(void* address, std::size_t length) noexcept {
+  const int result = raw_munmap(address, length);
+  if (result == 0) forget_mapped(address, length);
+  return result;
+}
+
+void* remap(void* old, std::size_t old_length, std::size_t length, int flags, void* wanted) noexcept {
+  if (state.file.exists()) {
+    const Locked locked;
+    bool has = false;
+    // A length of 0 would copy the mapping; private memory refuses that.
+    state.ranges.visit(number(old), std::max(in_pages(old_length), kPage),
+                       [&has](const Range& /*range*/) { has = true; });
+    if (has) return remap_own(old, old_length, length, flags, wanted);
+  }
+  void* const memory = raw_mremap(old, old_length, length, flags, wanted);
+  if (memory != MAP_FAILED && (flags & MREMAP_FIXED) != 0) forget_mapped(memory, length);
+  return memory;
+}
+
+int advise(void* address, std::size_t length, int advice) noexcept {
+  const bool may_matter = advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_WIPEONFORK;
+  if (!may_matter || number(address) % kPage != 0 || length > PTRDIFF_MAX || !has_own(address, in_pages(length))) {
+    return raw_madvise(address, length, advice);
+  }
+  length = in_pages(length);
+  if (advice == MADV_FREE) return free_lazily(address, length);
+  if (advice == MADV_WIPEONFORK) make_private_if_unused(address, length);
+  const int result = raw_madvise(address, length, advice);
+  if (result == 0 && advice == MADV_DONTNEED) discard(address, length);
+  return result;
+}
+
 }  // namespace rdmacomm::softdev::own
 
 namespace own = rdmacomm::softdev::own;
 
 RDMACOMM_REPLACES void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
                              off_t offset) noexcept {
-  if (own::state.is_active() && own::is_plain(protection, flags)) {
-    const int error = errno;
-    void* const memory = own::map_own(address, length, flags & own::kHints);
-    errno = error;
-    if (memory != nullptr) return memory;
-  }
-  void* const memory = own::raw_mmap(address, length, protection, flags, fd, static_cast<std::uint64_t>(offset));
-  if (memory != MAP_FAILED && (flags & MAP_FIXED) != 0) own::forget_mapped(memory, length);
-  return memory;
+  return own::map(address, length, protection, flags, fd, offset);
 }
 
 RDMACOMM_REPLACES void* mmap64(void* address, std::size_t length, int protection, int flags, int fd,
                                off64_t offset) noexcept {
-  return mmap(address, length, protection, flags, fd, offset);
+  return own::map(address, length, protection, flags, fd, offset);
 }
 
 RDMACOMM_REPLACES int munmap(void* address, std::size_t length) noexcept {
-  const int result = own::raw_munmap(address, length);
-  if (result == 0) own::forget_mapped(address, length);
-  return result;
+  return own::unmap(address, length);
 }
 
 RDMACOMM_REPLACES void* mremap(void* old, std::size_t old_length, std::size_t length, int flags, ...) noexcept {
@@ -172,29 +209,9 @@ RDMACOMM_REPLACES void* mremap(void* old, std::size_t old_length, std::size_t le
     wanted = va_arg(more, void*);
     va_end(more);
   }
-  if (own::state.file.exists()) {
-    const own::Locked locked;
-    bool has = false;
-    // A length of 0 would copy the mapping; private memory refuses that.
-    own::state.ranges.visit(own::number(old), std::max(own::in_pages(old_length), own::kPage),
-                            [&has](const own::Range& /*range*/) { has = true; });
-    if (has) return own::remap_own(old, old_length, length, flags, wanted);
-  }
-  void* const memory = own::raw_mremap(old, old_length, length, flags, wanted);
-  if (memory != MAP_FAILED && (flags & MREMAP_FIXED) != 0) own::forget_mapped(memory, length);
-  return memory;
+  return own::remap(old, old_length, length, flags, wanted);
 }
 
 RDMACOMM_REPLACES int madvise(void* address, std::size_t length, int advice) noexcept {
-  const bool may_matter = advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_WIPEONFORK;
-  if (!may_matter || own::number(address) % own::kPage != 0 || length > PTRDIFF_MAX ||
-      !own::has_own(address, own::in_pages(length))) {
-    return own::raw_madvise(address, length, advice);
-  }
-  length = own::in_pages(length);
-  if (advice == MADV_FREE) return own::free_lazily(address, length);
-  if (advice == MADV_WIPEONFORK) own::make_private_if_unused(address, length);
-  const int result = own::raw_madvise(address, length, advice);
-  if (result == 0 && advice == MADV_DONTNEED) own::discard(address, length);
-  return result;
+  return own::advise(address, length, advice);
 }

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,19 +23,44 @@ inline constexpr std::size_t kPage = 4096;
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
+/// A system call, also if this library replaces syscall().
+inline long raw_call(long call, std::uintptr_t first, std::uintptr_t second, std::uintptr_t third,
+                     std::uintptr_t fourth = 0, std::uintptr_t fifth = 0, std::uintptr_t sixth = 0) noexcept {
+#ifdef __x86_64__
+  register std::uintptr_t r10 asm("r10") = fourth;
+  register std::uintptr_t r8 asm("r8") = fifth;
+  register std::uintptr_t r9 asm("r9") = sixth;
+  long result = call;
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  if (result < 0 && result > -4096) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+#else
+  return syscall(call, first, second, third, fourth, fifth, sixth);
+#endif
+}
+
 inline void* raw_mmap(void* address, std::size_t length, int protection, int flags, int fd,
                       std::uint64_t offset) noexcept {
-  return pointer(static_cast<std::uintptr_t>(syscall(SYS_mmap, address, length, protection, flags, fd, offset)));
+  const auto wide = [](int value) { return static_cast<std::uintptr_t>(value); };
+  return pointer(static_cast<std::uintptr_t>(
+      raw_call(SYS_mmap, number(address), length, wide(protection), wide(flags), wide(fd), offset)));
 }
 inline int raw_munmap(void* address, std::size_t length) noexcept {
-  return static_cast<int>(syscall(SYS_munmap, address, length));
+  return static_cast<int>(raw_call(SYS_munmap, number(address), length, 0));
 }
 inline int raw_madvise(void* address, std::size_t length, int advice) noexcept {
-  return static_cast<int>(syscall(SYS_madvise, address, length, advice));
+  return static_cast<int>(raw_call(SYS_madvise, number(address), length, static_cast<std::uintptr_t>(advice)));
 }
 inline void* raw_mremap(void* address, std::size_t length, std::size_t new_length, int flags,
                         void* new_address) noexcept {
-  return pointer(static_cast<std::uintptr_t>(syscall(SYS_mremap, address, length, new_length, flags, new_address)));
+  return pointer(static_cast<std::uintptr_t>(raw_call(SYS_mremap, number(address), length, new_length,
+                                                      static_cast<std::uintptr_t>(flags), number(new_address))));
 }
 /// Zeroed private memory for this library; nullptr: none.
 inline void* private_memory(std::size_t length) noexcept {

@@ -241,17 +241,70 @@ TEST(Mapping, FixedMappingsReplaceIt) {
   munmap(memory, 3 * kPage);
 }
 
+/// A system call that no library sees.
+long bare_call(long call, std::byte* first, std::size_t second, long third = 0, long fourth = 0) {
+#ifdef __x86_64__
+  register long r10 asm("r10") = fourth;
+  register long r8 asm("r8") = -1;
+  register long r9 asm("r9") = 0;
+  asm volatile("syscall"
+               : "+a"(call)
+               : "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return call;
+#else
+  return syscall(call, first, second, third, fourth, -1, 0);
+#endif
+}
+
 TEST(Mapping, ABareSystemCallIsNoticed) {
   std::byte* const memory = map_plain(2 * kPage);
   ASSERT_EQ(reach(memory, 2 * kPage), Reach::kMapped);
-  syscall(SYS_munmap, memory, 2 * kPage);
+  ASSERT_EQ(bare_call(SYS_munmap, memory, 2 * kPage), 0);
   EXPECT_NE(reach(memory, 2 * kPage), Reach::kMapped);
-  syscall(SYS_mmap, memory, 2 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  bare_call(SYS_mmap, memory, 2 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
   EXPECT_EQ(reach(memory, 2 * kPage), Reach::kPrivate);
   std::memset(memory, 3, 2 * kPage);
   ASSERT_EQ(madvise(memory, 2 * kPage, MADV_DONTNEED), 0);
   EXPECT_TRUE(all_are(memory, 2 * kPage, 0));
   munmap(memory, 2 * kPage);
+}
+
+#ifdef __x86_64__
+TEST(Mapping, IsCoveredIfTheProgramUsesSyscall) {
+  auto* const memory = reinterpret_cast<std::byte*>(
+      syscall(SYS_mmap, nullptr, 2 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(reach(memory, 2 * kPage), Reach::kMapped);
+  std::memset(memory, 1, 2 * kPage);
+  ASSERT_EQ(syscall(SYS_madvise, memory, kPage, MADV_DONTNEED), 0);
+  EXPECT_TRUE(all_are(memory, kPage, 0));
+  auto* const grown =
+      reinterpret_cast<std::byte*>(syscall(SYS_mremap, memory, 2 * kPage, 3 * kPage, MREMAP_MAYMOVE, nullptr));
+  EXPECT_TRUE(all_are(grown + kPage, kPage, 1));
+  EXPECT_EQ(reach(grown, 3 * kPage), Reach::kMapped);
+  const std::uint64_t offset = offset_of(grown + kPage, kPage);
+  ASSERT_EQ(syscall(SYS_munmap, grown, 3 * kPage), 0);
+  EXPECT_EQ(seen_by_peer(offset), std::byte{0});
+}
+#endif
+
+TEST(Syscall, PassesOtherCalls) {
+  EXPECT_EQ(syscall(SYS_getpid), getpid());
+  EXPECT_EQ(syscall(SYS_close, -1), -1);
+  EXPECT_EQ(errno, EBADF);
+  int value = 7;  // six arguments: the value differs, so the kernel does not wait
+  EXPECT_EQ(syscall(SYS_futex, &value, 9 /* FUTEX_WAIT_BITSET */, 8, nullptr, nullptr, 1), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(syscall(SYS_munmap, 1, kPage), -1);
+  EXPECT_EQ(errno, EINVAL);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  char read_back[3] = {};
+  EXPECT_EQ(syscall(SYS_read, ends[0], read_back, 3), 3);
+  EXPECT_EQ(read_back[2], 'c');
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(Mapping, KeepsItsRightsAndIsFoundAfterMprotect) {
