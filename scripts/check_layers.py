@@ -40,7 +40,7 @@ ROOMS = {
         "queues": ["common", "shared", "host", "memory", "local", "tcp"],
         "context": ["common", "shared", "host", "memory", "local", "tcp", "queues"],
         "verbs": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
-        "preload": ["host", "context", "verbs"],
+        "preload": ["common", "shared", "host", "memory", "context", "verbs"],
     },
 }
 

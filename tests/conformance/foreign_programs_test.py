@@ -120,6 +120,7 @@ class Launcher(ForeignProgramTest):
                 (["--link-layer=fddi", "x"], "possible are eth and ib"),
                 (["--late=0", "x"], "--late 0: possible are 1 to 60000"),
                 (["--late"], "--late needs a value"),
+                (["--own-memory=maybe", "x"], "--own-memory maybe: possible are on and off"),
                 (["--bogus", "x"], "unknown option --bogus"),
                 ([], "no program is given"),
         ):
@@ -318,6 +319,31 @@ def perftest_runs():
     turn = itertools.cycle(ways)
     return [(program, chosen, way) for program, options in OPTIONS.items() for chosen in options
             for way in ((next(turn),) if "-a" in chosen else ways)]
+
+
+class OwnMemory(ForeignProgramTest):
+    """Peers reach perftest's buffers, which it has allocated itself, as softdev-run says."""
+
+    STATISTICS = r"(?m)^softdev-run: {}, process \d+:\n  1 registration, \d+ bytes: peers use {}.*\n  slower parts of requests: " \
+                 r"system calls (\d+), serving thread of the peer (\d+); requests over TCP: 0$"
+
+    def run_with_statistics(self, program, how, *run_options):
+        size = () if program == "ib_atomic_lat" else ("-s", "10000")
+        out = self.run_pair(program, "-d", "soft0", "-x", "3", "-F", "-n", "200", *size,
+                            run_options=("--stats", *run_options))
+        match = re.search(self.STATISTICS.format(program, how), out)
+        self.assertIsNotNone(match, out)
+        return int(match.group(1)), int(match.group(2))
+
+    def test_loads_and_stores(self):
+        for program in ("ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"):
+            with self.subTest(program):
+                self.assertEqual(self.run_with_statistics(program, "loads and stores"), (0, 0))
+
+    def test_system_calls_if_turned_off(self):
+        calls, served = self.run_with_statistics("ib_write_lat", "system calls, because its own memory is off",
+                                                 "--own-memory=off")
+        self.assertGreaterEqual(calls + served, 200)
 
 
 class Perftest(ForeignProgramTest):

@@ -89,6 +89,7 @@ SCENES = [
     [(1, "softdev-run ibv_devinfo -v")],
     [(1, "softdev-run --names mlx5_0 PROGRAM...")],
     [(1, "softdev-run --late 1 PROGRAM...")],
+    [(1, "softdev-run --stats PROGRAM...")],
     [(1, "FLAGS_iterations=50 FLAGS_polling=adaptive ping_pong_test --fromenv=polling,iterations")],
     [(1, "FLAGS_iterations=50 ping_pong_test --tryfromenv=polling,iterations")],
     [(1, "mesh_comm_service --local=8 --verify --total=64M")],

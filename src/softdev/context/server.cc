@@ -17,6 +17,7 @@
 #include "softdev/common/service_thread.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/local/peer.h"
+#include "softdev/memory/application_memory.h"
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/page_faults.h"
 #include "softdev/queues/soft_cq.h"
@@ -217,7 +218,8 @@ bool Server::reply(const Request& request, Watched& initiator, std::span<const s
   } else if (request.kind == RequestKind::kTable) {
     fd = context_.registrations().fd();
   } else if (request.kind == RequestKind::kArena) {
-    fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
+    const auto arena = static_cast<Arena>(request.argument);
+    fd = arena == Arena::kOwn ? own_memory_fd() : context_.memory().arena_fd(arena);
     if (fd < 0) answer.error = ENOENT;
   } else if (request.kind == RequestKind::kInvalidate) {
     // Only this initiator could be using the window, and it is waiting for the answer.

@@ -6,6 +6,7 @@
 #include "base/hot_inline.h"
 #include "softdev/common/copy.h"
 #include "softdev/common/device_limits.h"
+#include "softdev/common/path_counts.h"
 #include "softdev/common/prefetch.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/local/peer_directory.h"
@@ -280,6 +281,7 @@ int LocalWire::copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t add
   if (registration(key).arena != Arena::kServed) {
     error = write ? write_by_address(own, address, key, bytes) : read_by_address(own, address, key, bytes);
   }
+  count(error != EPERM ? path_counts().system_calls : path_counts().served);
   if (error != EPERM) return error;
   Request request;
   request.kind = kind;
@@ -479,6 +481,7 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
     request.address = atomic.remote_addr;
     request.operand = atomic.compare_add;
     request.swap = atomic.swap;
+    count(path_counts().served);
     const int error = peer_->request(request, {}, &before);
     if (error != 0) return failed_copy(error);
   } else {

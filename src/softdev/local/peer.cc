@@ -73,6 +73,7 @@ int Peer::hello() {
   registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
   // Requested now, while the target runs, because its memory must stay reachable when it is stopped, as on hardware.
   (void)arena_fd_locked(Arena::kPages);
+  (void)arena_fd_locked(Arena::kOwn);
   return 0;
 }
 
@@ -168,7 +169,9 @@ int Peer::arena_fd_locked(Arena arena) {
 std::byte* Peer::map_registration(const MrEntry& entry) {
   if (entry.arena == Arena::kNone || entry.arena == Arena::kServed) return nullptr;
   const std::scoped_lock lock(mutex_);
-  MappedRegistration& mapped = mapped_[static_cast<std::uint32_t>(&entry - registrations_.data())];
+  const auto place = static_cast<std::uint32_t>(&entry - registrations_.data());
+  if (mapped_.size() >= kMostMapped && !mapped_.contains(place)) return nullptr;
+  MappedRegistration& mapped = mapped_[place];
   if (mapped.stamp == entry.stamp) return mapped.start;
   const int fd = arena_fd_locked(entry.arena);
   if (fd < 0) return nullptr;

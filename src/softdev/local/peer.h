@@ -104,6 +104,9 @@ class Peer {
   void send_kept_reports() noexcept;
 
  private:
+  /// A process has at most 65,530 mappings by default, which the program needs, too. A target that registers and
+  /// deregisters all the time would use them up. Further registrations are accessed by system calls.
+  static constexpr std::size_t kMostMapped = 16384;
   struct MappedRegistration {
     std::uint64_t stamp = 0;
     Mapping mapping;

@@ -13,6 +13,7 @@
 #include "softdev/host/soft_device.h"
 #include "softdev/preload/files/view.h"
 #include "softdev/preload/next.h"
+#include "softdev/preload/statistics.h"
 #include "softdev/preload/wanted_devices.h"
 #include "softdev/verbs/soft_verbs.h"
 
@@ -122,6 +123,7 @@ void ibv_free_device_list(ibv_device** list) {
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
+  if (soft(device)) softdev::preload::print_statistics_at_exit();
   RDMACOMM_FRONT(ibv_open_device, soft(device), softdev::open_device(device), (device));
 }
 __be64 ibv_get_device_guid(ibv_device* device) {

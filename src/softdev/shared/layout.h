@@ -15,15 +15,16 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 12;
+inline constexpr std::uint32_t kLayoutVersion = 13;
 inline constexpr std::size_t kPage = 4096;
 
 /// The memfd of the target that contains a registered range, so that an initiator can map it.
 enum class Arena : std::uint32_t {
-  kNone = 0,  ///< the application's own memory: reached by system calls
+  kNone = 0,  ///< memory of the application that is in no memfd: reached by system calls
   kPages = 1,
   kHugePages = 2,
   kServed = 3,  ///< device memory: only the target's serving thread reaches it
+  kOwn = 4,     ///< the application's own memory, see own_memory.h
 };
 
 /// In MrEntry::pd: a memory window. It has no lkey; only remote requests can use it.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
+#include "softdev/common/path_counts.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/tcp/tcp_service.h"
 
@@ -45,6 +46,7 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
     const auto* const from = static_cast<const std::byte*>(data);
     out_.insert(out_.end(), from, from + length);
   };
+  count(path_counts().tcp);
   if (unsent() == 0) moved_at_ = Clock::now();
   TcpRequest head = head_of(wr, bytes);
   head.key = datagram_key(wr, own_);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
+#include "softdev/common/path_counts.h"
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/placed_slices.h"
 #include "softdev/memory/requests.h"
@@ -94,6 +95,7 @@ bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t polled) {
   }
   const std::uint32_t after = is_connected() ? connection_->output().done_for(polled) : 0;
   const auto length = static_cast<std::uint32_t>(bytes);
+  count(path_counts().tcp);
   UnderWay& started = under_way_.push_back();
   started = {&wr, length, brings ? 0 : length, after, status, head_of(wr, length), std::move(placed)};
   if (own_.service == Service::kXrc) started.head.queue = wr.qp_type.xrc.remote_srqn;

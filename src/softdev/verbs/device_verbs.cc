@@ -11,6 +11,7 @@
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
+#include "softdev/memory/application_memory.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
@@ -52,6 +53,7 @@ const DeviceIdentity& identity_of(ibv_context* context) {
 }  // namespace
 
 ibv_device** list_devices(std::span<const DeviceIdentity> identities) {
+  begin_own_memory();
   auto* listed = new (std::nothrow) DeviceList;
   if (listed == nullptr) return fail<ibv_device*>(ENOMEM);
   for (const DeviceIdentity& identity : identities) {

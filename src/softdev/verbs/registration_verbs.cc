@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "softdev/context/soft_context.h"
+#include "softdev/memory/application_memory.h"
 #include "softdev/memory/page_faults.h"
 #include "softdev/memory/soft_mr.h"
 #include "softdev/memory/soft_pd.h"
@@ -87,8 +88,13 @@ int check_in(Wanted& wanted, Registration& registration) {
   if (is_implicit(wanted)) return 0;
   SharedMemory& memory = SoftContext::from(wanted.pd->context).memory();
   registration.arena = memory.locate(wanted.address, wanted.length, registration.arena_offset);
+  // An on-demand registration means the memory that is mapped at the time of each request, so it has no fixed place.
   if (registration.arena != Arena::kNone || pages_on_demand(wanted.access)) return 0;
-  return load_pages(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  const Reach reach = locate_own_memory(wanted.address, wanted.length, registration.arena_offset);
+  if (reach == Reach::kMapped) registration.arena = Arena::kOwn;
+  error = load_pages(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (error == 0) reach_counts().add(reach, wanted.length);
+  return error;
 }
 
 /// Makes the handle of a checked registration and enters it into the table.

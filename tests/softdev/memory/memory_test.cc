@@ -1,6 +1,9 @@
 // Registrations that change, and their protection domains.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "softdev/queues/soft_qp.h"
 #include "softdev/verbs/raw_verbs.h"
@@ -87,6 +90,26 @@ TEST(Reregistration, ARefusedChangeHasNoEffect) {
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL);
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 1 << 19, EOPNOTSUPP);
   EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
+}
+
+std::size_t count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
+TEST(Registration, ATargetCannotUseUpTheInitiatorsMappings) {
+  constexpr int kRegistrations = 17'500;  // of 262,143 places
+  MemoryScene scene;
+  const std::size_t before = count_mappings();
+  for (int i = 0; i < kRegistrations; ++i) {
+    scene.remote.mr = {};
+    scene.remote.mr =
+        verbs::MrHandle(api(), api().reg_mr(scene.pair.b_node.pd.get(), scene.remote.data, 4096, kAllRemote));
+    scene.local.data[0] = static_cast<std::byte>(i);
+    ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS) << i;
+    ASSERT_EQ(scene.remote.data[0], static_cast<std::byte>(i)) << i;
+  }
+  EXPECT_LE(count_mappings(), before + 16384 + 100);
 }
 
 // A WRITE between the same registrations as the previous one uses a fast check. Each test's first WRITE uses the full

@@ -20,14 +20,14 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 constexpr std::uint32_t kDatagramBytes = 4096;
-constexpr std::uint32_t kDatagrams = 100;  // more than can wait without a connection
+constexpr std::uint32_t kManyDatagrams = 100;  // more than can wait without a connection
 
 /// A queue pair, and the address of the peer.
 struct Sender {
   WireVariable variable{"tcp"};
   Node node;
   Memory memory{node, kDatagramBytes};
-  Qp qp{node, {.type = IBV_QPT_UD, .depth = kDatagrams}};
+  Qp qp{node, {.type = IBV_QPT_UD, .depth = kManyDatagrams}};
   ManualPeer peer;
   Address to_peer{node};
 
@@ -48,22 +48,22 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
   ASSERT_EQ(listen(sender.peer.listener.get(), 0), 0);
   const UniqueFd first = connect_raw(sender.peer.number);
   ASSERT_TRUE(first);
-  for (std::uint32_t number = 0; number < kDatagrams; ++number) sender.post(number);
+  for (std::uint32_t number = 0; number < kManyDatagrams; ++number) sender.post(number);
   const auto both_were_lost = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
   std::size_t done = 0;
   while (std::chrono::steady_clock::now() < both_were_lost) done += sender.qp.poll().size();
-  EXPECT_LT(done, kDatagrams);
+  EXPECT_LT(done, kManyDatagrams);
 
   (void)sender.peer.accept();
   const UniqueFd its_datagrams = sender.peer.accept();
   EXPECT_EQ(hear<TcpGreeting>(its_datagrams).initiator_qpn, sender.qp.number());
   welcome(its_datagrams);
-  for (std::uint32_t number = 0; number < kDatagrams; ++number) {
+  for (std::uint32_t number = 0; number < kManyDatagrams; ++number) {
     ASSERT_EQ(hear<TcpRequest>(its_datagrams).immediate, number);
     (void)hear<TcpDatagramAddress>(its_datagrams);
     (void)hear<std::array<std::byte, kDatagramBytes>>(its_datagrams);
   }
-  for (; done < kDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+  for (; done < kManyDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
 }
 
 // ---- More senders than there is room for
