@@ -40,7 +40,8 @@ ROOMS = {
         "queues": ["common", "shared", "host", "memory", "local", "tcp"],
         "context": ["common", "shared", "host", "memory", "local", "tcp", "queues"],
         "verbs": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
-        "preload": ["common", "shared", "host", "memory", "context", "verbs"],
+        "cm": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
+        "preload": ["cm", "common", "shared", "host", "memory", "context", "verbs"],
     },
 }
 

@@ -149,7 +149,8 @@ TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid
 }
 
 bool is_multicast(const ibv_gid& gid) noexcept {
-  return gid.raw[0] == 0xff;
+  const bool is_ipv4_group = verbs::is_mapped_ipv4(gid) && gid.raw[12] >> 4 == 0xe;  // 224.0.0.0/4
+  return gid.raw[0] == 0xff || is_ipv4_group;
 }
 
 }  // namespace rdmacomm::softdev

@@ -46,7 +46,7 @@ struct TargetPlace {
 [[nodiscard]] TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid_index,
                                    const ibv_gid& target);
 
-/// True if `gid` is the address of a multicast group, not of a port.
+/// True if `gid` is the address of a multicast group, not of a port. RoCE v2 also has groups with IPv4 addresses.
 [[nodiscard]] bool is_multicast(const ibv_gid& gid) noexcept;
 
 }  // namespace rdmacomm::softdev

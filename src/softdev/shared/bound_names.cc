@@ -4,6 +4,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "base/unique_fd.h"
@@ -31,15 +33,16 @@ bool ask_for_unix_sockets(int socket) noexcept {
   request.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   request.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
   request.what.sdiag_family = AF_UNIX;
-  request.what.udiag_states = ~0U;
+  // A socket from accept(2) also shows its listener's name, but does not hold it.
+  request.what.udiag_states = ~(1U << TCP_ESTABLISHED);
   request.what.udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
   return ::send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The abstract name of the socket that `message` describes. Empty: it has none, or belongs to another user.
-std::string_view own_name(nlmsghdr* message) noexcept {
+/// The abstract name of the socket that `message` describes. Empty: it has none, or belongs to a user who does not count.
+std::string_view name_in(nlmsghdr* message, NamesOf owners) noexcept {
   std::string_view name;
-  bool is_own = true;
+  bool counts = true;
   auto* attribute =
       reinterpret_cast<rtattr*>(static_cast<std::byte*>(NLMSG_DATA(message)) + NLMSG_ALIGN(sizeof(unix_diag_msg)));
   auto left = static_cast<int>(NLMSG_PAYLOAD(message, sizeof(unix_diag_msg)));
@@ -50,14 +53,14 @@ std::string_view own_name(nlmsghdr* message) noexcept {
     if (attribute->rta_type == UNIX_DIAG_UID && bytes == sizeof(std::uint32_t)) {
       std::uint32_t user = 0;
       std::memcpy(&user, data, sizeof(user));
-      is_own = user == geteuid();
+      counts = owners == NamesOf::kAllUsers || user == geteuid();
     }
   }
-  return is_own ? name : std::string_view();
+  return counts ? name : std::string_view();
 }
 
 /// Returns no value if the kernel or a sandbox does not answer the request.
-std::optional<std::vector<std::string>> names_by_netlink(const std::string& prefix) {
+std::optional<std::vector<std::string>> names_by_netlink(const std::string& prefix, NamesOf owners) {
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!socket || !ask_for_unix_sockets(socket.get())) return {};
   std::vector<std::string> found;
@@ -71,10 +74,18 @@ std::optional<std::vector<std::string>> names_by_netlink(const std::string& pref
     for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
       if (message->nlmsg_type == NLMSG_DONE) return found;
       if (message->nlmsg_type == NLMSG_ERROR) return {};
-      const std::string_view name = own_name(message);
+      const std::string_view name = name_in(message, owners);
       if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()));
     }
   }
+}
+
+/// For a line of /proc/net/unix: "Num: RefCount Protocol Flags Type St Inode Path". St is 03 for a connected socket.
+bool is_connected(const std::string& line) {
+  std::istringstream words(line);
+  std::string word;
+  for (int column = 0; column < 6; ++column) words >> word;
+  return word == "03";
 }
 
 std::vector<std::string> names_of_all_users(const std::string& prefix) {
@@ -84,16 +95,16 @@ std::vector<std::string> names_of_all_users(const std::string& prefix) {
   std::ifstream sockets("/proc/thread-self/net/unix");
   for (std::string line; std::getline(sockets, line);) {
     const std::size_t at = line.find(wanted);
-    if (at != std::string::npos) found.push_back(line.substr(at + wanted.size()));
+    if (at != std::string::npos && !is_connected(line)) found.push_back(line.substr(at + wanted.size()));
   }
   return found;
 }
 
 }  // namespace
 
-std::vector<std::string> bound_names(const std::string& prefix) {
-  auto own = names_by_netlink(prefix);
-  return own ? *std::move(own) : names_of_all_users(prefix);
+std::vector<std::string> bound_names(const std::string& prefix, NamesOf owners) {
+  auto found = names_by_netlink(prefix, owners);
+  return found ? *std::move(found) : names_of_all_users(prefix);
 }
 
 }  // namespace rdmacomm::softdev

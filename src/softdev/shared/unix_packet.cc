@@ -99,6 +99,13 @@ UniqueFd connect_to(const std::string& name) {
   return fd;
 }
 
+UniqueFd connect_at_once(const std::string& name) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const AbstractAddress at(name);
+  if (!fd || connect(fd.get(), at.get(), at.length) != 0) return {};
+  return fd;
+}
+
 bool peer_credentials(int socket, PeerCredentials& credentials) noexcept {
   ucred found{};
   socklen_t length = sizeof(found);

@@ -20,6 +20,8 @@ namespace rdmacomm::softdev {
 /// A socket that is connected to an abstract name. Not valid, and errno on failure; ECONNREFUSED: no socket has the
 /// name; ETIMEDOUT: its owner does not accept.
 [[nodiscard]] UniqueFd connect_to(const std::string& name);
+/// The same, but does not wait; EAGAIN: its owner has not accepted earlier connections yet.
+[[nodiscard]] UniqueFd connect_at_once(const std::string& name);
 
 /// The process that a connected socket leads to.
 struct PeerCredentials {

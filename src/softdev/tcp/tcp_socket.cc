@@ -133,17 +133,23 @@ UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addre
   return socket;
 }
 
-UniqueFd tcp_accept(int listener, Route& back) {
+bool tcp_route_of(int socket, Route& back) noexcept {
   verbs::SocketAddress from;
   from.length = sizeof(from.storage);
-  UniqueFd socket(accept4(listener, from.get(), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
   verbs::SocketAddress own;
   own.length = sizeof(own.storage);
-  if (!socket || getsockname(socket.get(), own.get(), &own.length) != 0) return UniqueFd();
+  if (getpeername(socket, from.get(), &from.length) != 0) return false;
+  if (getsockname(socket, own.get(), &own.length) != 0) return false;
   back = {false, verbs::gid_of(*own.get()), verbs::gid_of(*from.get()), 0};
   if (from.storage.ss_family == AF_INET6) {
     back.interface = reinterpret_cast<const sockaddr_in6&>(from.storage).sin6_scope_id;
   }
+  return true;
+}
+
+UniqueFd tcp_accept(int listener, Route& back) {
+  UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket || !tcp_route_of(socket.get(), back)) return UniqueFd();
   prepare(socket.get());
   set(socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);  // inherited from the listener; costs time per packet
   return socket;

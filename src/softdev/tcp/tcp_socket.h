@@ -28,6 +28,8 @@ inline constexpr std::chrono::milliseconds kVanishedAfter{5000};
 [[nodiscard]] UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addresses);
 /// Accepts the next connection; `back` is the route to its peer. Not valid, and errno on failure.
 [[nodiscard]] UniqueFd tcp_accept(int listener, Route& back);
+/// The route to the peer of a connection that another process has accepted. Returns false: `socket` is not connected.
+[[nodiscard]] bool tcp_route_of(int socket, Route& back) noexcept;
 /// Starts a connection from `route.source` to `port` of `route.target`. A later send shows if it was established. Not
 /// valid, and errno on failure.
 [[nodiscard]] UniqueFd tcp_connect(const Route& route, std::uint16_t port);

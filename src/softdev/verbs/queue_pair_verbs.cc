@@ -1,4 +1,5 @@
 // The verbs of queue pairs.
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 
@@ -26,6 +27,9 @@ bool service_of(ibv_qp_type type, Service& service) {
   }
 }
 
+/// Devices give room for a few bytes even if none is requested, and programs depend on it (rdma_xclient).
+constexpr std::uint32_t kLeastInlineBytes = 64;
+
 bool fits(const ibv_qp_cap& cap) {
   return cap.max_send_wr <= kMaxQueueDepth && cap.max_recv_wr <= kMaxQueueDepth && cap.max_send_sge <= kMaxSge &&
          cap.max_recv_sge <= kMaxSge && cap.max_inline_data <= kMaxInlineBytes;
@@ -45,6 +49,11 @@ ibv_qp* create_xrc_receiver(const ibv_qp_init_attr_ex& init) {
   const auto qp = SoftQp::create(SoftContext::from(init.xrcd->context).premises(), {Service::kXrc, 0, &domain}, own);
   if (qp == nullptr) return nullptr;
   qp->qp_base.send_cq = qp->qp_base.recv_cq = nullptr;
+  // It uses no protection domain, but librdmacm reads it from the queue pair.
+  if ((init.comp_mask & IBV_QP_INIT_ATTR_PD) != 0 && init.pd != nullptr) {
+    qp->qp_base.pd = init.pd;
+    ++SoftPd::from(init.pd).users;
+  }
   ++domain.users;
   return qp->verbs();
 }
@@ -75,6 +84,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   if (init->qp_type == IBV_QPT_XRC_RECV || (sends_only && init->srq != nullptr)) return fail<ibv_qp>(EINVAL);
   // It receives only from the shared receive queue, or not at all.
   if (init->srq != nullptr || sends_only) init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
+  init->cap.max_inline_data = std::max(init->cap.max_inline_data, kLeastInlineBytes);
   ibv_qp_init_attr own = *init;
   if (sends_only) own.recv_cq = own.send_cq;
   if (own.send_cq == nullptr || own.recv_cq == nullptr || !fits(own.cap)) return fail<ibv_qp>(EINVAL);

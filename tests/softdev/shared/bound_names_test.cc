@@ -32,6 +32,19 @@ TEST(BoundNames, AreTheNamesOfSockets) {
   EXPECT_TRUE(bound_names(kPrefix).empty());
 }
 
+/// A socket that accept(2) returns shows its listener's name, and may outlive the listener.
+TEST(BoundNames, AreNotThoseOfAcceptedSockets) {
+  const std::string name = std::string(1, '\0') + kPrefix + "listener";
+  UniqueFd listener = listen_at(name);
+  ASSERT_TRUE(listener);
+  const UniqueFd connected = connect_to(name);
+  const UniqueFd accepted(accept(listener.get(), nullptr, nullptr));
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(bound_names(kPrefix), std::vector<std::string>{"listener"});
+  listener.reset();
+  EXPECT_TRUE(bound_names(kPrefix).empty());
+}
+
 /// Any user can bind any name.
 TEST(BoundNames, AreThisUsersOnly) {
   const Child child([](Line line) {

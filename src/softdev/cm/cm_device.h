@@ -1,0 +1,36 @@
+// cm_device.h - the soft device as connection management sees it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "softdev/cm/cm_address.h"
+#include "softdev/host/soft_device.h"
+
+namespace rdmacomm::softdev {
+
+/// How identifiers reach addresses: the device, its GIDs, and the entry of its table that an address belongs to.
+/// Threads: any.
+class CmDevice {
+ public:
+  explicit CmDevice(DeviceIdentity identity) : identity_(std::move(identity)) {}
+
+  /// GUID of the device, as in __be64 node_guid.
+  [[nodiscard]] std::uint64_t guid() const;
+  /// The entry of the GID table from which `address` sends; no value: it is no address of this host. RoCE v2 is
+  /// preferred. An InfiniBand device has one entry for all addresses.
+  [[nodiscard]] std::optional<std::uint32_t> gid_index(const CmAddress& address) const;
+  [[nodiscard]] bool is_on_this_host(const CmAddress& address) const;
+  /// The GID of an address: of this host or, on InfiniBand, of the port.
+  [[nodiscard]] ibv_gid gid(const CmAddress& address) const;
+  [[nodiscard]] bool is_infiniband() const noexcept { return identity_.infiniband; }
+  [[nodiscard]] std::uint16_t lid() const;
+
+ private:
+  const DeviceIdentity identity_;
+};
+
+}  // namespace rdmacomm::softdev

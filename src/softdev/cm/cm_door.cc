@@ -1,0 +1,97 @@
+#include "softdev/cm/cm_door.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "softdev/cm/cm_message.h"
+#include "softdev/shared/unix_packet.h"
+#include "softdev/tcp/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// An abstract name, hence the zero byte.
+const std::string kName("\0rdmacomm/soft0/cm/door", 23);
+constexpr int kLongestAnswerMs = 1000;
+// One packet with one descriptor each. The bytes say which.
+constexpr std::array<std::byte, 1> kTcp = {std::byte{'t'}};
+constexpr std::array<std::byte, 1> kRequests = {std::byte{'r'}};
+
+bool is_own_users(int socket) noexcept {
+  PeerCredentials peer;
+  return peer_credentials(socket, peer) && peer.uid == geteuid();
+}
+
+/// Receives the packet `expected` with its descriptor.
+UniqueFd receive_one(int socket, std::array<std::byte, 1> expected) noexcept {
+  std::array<std::byte, 1> got{};
+  UniqueFd fd;
+  const ssize_t length = receive_packet(socket, got, {}, &fd, kLongestAnswerMs);
+  if (length != 1 || got != expected) {
+    if (length >= 0) errno = EPROTO;
+    return {};
+  }
+  return fd;
+}
+
+}  // namespace
+
+int CmDoor::get_from_other() {
+  const UniqueFd socket = connect_to(kName);
+  if (!socket) return errno;
+  if (!is_own_users(socket.get())) return EADDRINUSE;
+  UniqueFd tcp = receive_one(socket.get(), kTcp);
+  if (!tcp) return errno;
+  UniqueFd requests = receive_one(socket.get(), kRequests);
+  if (!requests) return errno;
+  tcp_ = std::move(tcp);
+  requests_ = std::move(requests);
+  return 0;
+}
+
+int CmDoor::make(const std::optional<TcpAddresses>& addresses) {
+  // The name first: it decides which of two processes makes the socket.
+  UniqueFd requests = listen_at(kName);
+  if (!requests) return errno == EADDRINUSE ? EAGAIN : errno;
+  TcpAddresses all;
+  all.add_all();
+  UniqueFd tcp = tcp_listen(kCmPort, UniqueFd(), addresses ? *addresses : all);
+  if (!tcp) return errno;
+  // Several processes wait for the same sockets, and only one of them gets each connection.
+  const int flags = fcntl(requests.get(), F_GETFL);
+  if (flags < 0 || fcntl(requests.get(), F_SETFL, flags | O_NONBLOCK) != 0) return errno;
+  tcp_ = std::move(tcp);
+  requests_ = std::move(requests);
+  return 0;
+}
+
+int CmDoor::open(const std::optional<TcpAddresses>& addresses) {
+  constexpr int kMaxTries = 8;  // another process may make or lose the socket meanwhile
+  int error = 0;
+  for (int tries = 0; tries < kMaxTries; ++tries) {
+    error = make(addresses);
+    if (error == EAGAIN) error = get_from_other();
+    if (error != ECONNREFUSED && error != EPROTO) return error;
+  }
+  return error;
+}
+
+void CmDoor::close() noexcept {
+  tcp_.reset();
+  requests_.reset();
+}
+
+void CmDoor::share() const noexcept {
+  const UniqueFd other(accept4(requests_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!other || !is_own_users(other.get())) return;
+  (void)(send_at_once(other.get(), kTcp, {}, tcp_.get()) && send_at_once(other.get(), kRequests, {}, requests_.get()));
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,68 @@
+// cm_file.h - one open /dev/infiniband/rdma_cm: an event channel of librdmacm.
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+
+class CmId;
+
+/// rdma_cm_event_type of librdmacm's header, which cannot be used together with the kernel's.
+enum class CmEventType : std::uint32_t {
+  kAddressResolved = 0,
+  kRouteResolved = 2,
+  kConnectRequest = 4,
+  kConnectResponse = 5,
+  kUnreachable = 7,
+  kRejected = 8,
+  kEstablished = 9,
+  kDisconnected = 10,
+  kMulticastJoin = 12,
+  kTimeWaitExit = 15,
+};
+
+/// An event that the program has not read yet.
+struct CmEvent {
+  rdma_ucm_event_resp body{};
+  std::shared_ptr<CmId> id;       ///< the identifier that counts it as reported, unless the program does not know it
+  std::shared_ptr<CmId> arrived;  ///< for a connect request: the new identifier
+  std::uint32_t group = 0;        ///< for events of multicast groups: the number of the membership
+};
+
+/// The queue of events of one descriptor. The program waits for the read end of a pipe, which has one byte for each
+/// event, so poll(2), blocking and O_NONBLOCK work as for the kernel's device.
+/// Threads: one at a time.
+class CmFile {
+ public:
+  /// Creates the pipe. Returns the descriptor for the program, or -1 and errno.
+  /// flags  O_NONBLOCK and O_CLOEXEC are used
+  [[nodiscard]] int open(int flags) noexcept;
+  /// The number of the pipe among all files, the same for all duplicates of the descriptor.
+  [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
+
+  void push(CmEvent event);
+  /// Takes the next event, after a byte was read. Returns false: there is none, because it was removed.
+  [[nodiscard]] bool pop(CmEvent& event);
+  /// Takes all events that `wanted` selects.
+  [[nodiscard]] std::deque<CmEvent> remove(const std::function<bool(const CmEvent&)>& wanted);
+
+ private:
+  void ring() noexcept;
+
+  UniqueFd bell_;
+  std::uint64_t inode_ = 0;
+  std::deque<CmEvent> events_;
+  std::uint32_t silent_ = 0;  ///< events for which the pipe had no room
+};
+
+/// The inode of an open file; 0: `fd` is not open. It is asked of the kernel, whatever fstat() says.
+[[nodiscard]] std::uint64_t inode_of(int fd) noexcept;
+
+}  // namespace rdmacomm::softdev

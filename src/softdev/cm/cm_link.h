@@ -1,0 +1,42 @@
+// cm_link.h - the socket of one connection attempt, and of the connection that it becomes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "softdev/cm/cm_message.h"
+
+namespace rdmacomm::softdev {
+
+/// Sends and receives whole messages over a non-blocking socket, UNIX or TCP. Never waits.
+/// Threads: one at a time.
+class CmLink {
+ public:
+  explicit CmLink(UniqueFd socket) noexcept : socket_(std::move(socket)) {}
+
+  [[nodiscard]] int fd() const noexcept { return socket_.get(); }
+  /// Sends a message as soon as the socket can take it. A socket that is still connecting cannot yet.
+  void send(const CmMessage& message);
+  /// Continues to send. Returns 0, or the errno value for which the socket has ended.
+  [[nodiscard]] int flush() noexcept;
+  [[nodiscard]] bool has_unsent() const noexcept { return sent_ < unsent_.size(); }
+
+  enum class Received : std::uint8_t { kNothing, kMessage, kEnd };
+  /// Receives one message, if all of it has arrived. kEnd: the peer has closed the socket, or has sent something that is
+  /// no message.
+  [[nodiscard]] Received receive(CmMessage& message) noexcept;
+  /// The socket, without what was received or not sent.
+  [[nodiscard]] UniqueFd release() noexcept { return std::move(socket_); }
+
+ private:
+  UniqueFd socket_;
+  std::vector<std::byte> unsent_;
+  std::size_t sent_ = 0;
+  int failed_ = 0;  ///< the error of the first send that failed: later ones only say EPIPE
+  CmMessage arriving_;
+  std::size_t arrived_ = 0;
+};
+
+}  // namespace rdmacomm::softdev

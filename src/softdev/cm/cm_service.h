@@ -1,0 +1,117 @@
+// cm_service.h - the connection manager of a process: its identifiers, and the thread that serves their sockets.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "base/wake_event.h"
+#include "softdev/cm/cm_device.h"
+#include "softdev/cm/cm_door.h"
+#include "softdev/cm/cm_id.h"
+#include "softdev/cm/cm_link.h"
+#include "softdev/context/settings.h"
+#include "softdev/host/route.h"
+
+namespace rdmacomm::softdev {
+
+/// Threads: one at a time, the holder of mutex(), if nothing else is said. The service's thread takes the lock itself.
+class CmService {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  CmService(DeviceIdentity identity, Settings settings);
+  CmService(const CmService&) = delete;
+  CmService& operator=(const CmService&) = delete;
+  ~CmService();
+
+  [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
+  [[nodiscard]] const CmDevice& device() const noexcept { return device_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
+
+  // Identifiers
+  [[nodiscard]] std::shared_ptr<CmId> create(std::shared_ptr<CmFile> file, std::uint64_t uid, std::uint16_t port_space,
+                                             std::uint8_t qp_type);
+  [[nodiscard]] std::shared_ptr<CmId> find(std::uint32_t number) const;
+  void remove(CmId& id);
+  /// All identifiers of a file.
+  [[nodiscard]] std::vector<std::shared_ptr<CmId>> of(const CmFile& file) const;
+
+  // Memberships of multicast groups. They have numbers of their own, which no identifier has.
+  struct Membership {
+    std::shared_ptr<CmId> id;
+    std::uint32_t reported_events = 0;  ///< events that the program has read
+  };
+  [[nodiscard]] std::uint32_t add_membership(CmId& id);
+  void count_membership_event(std::uint32_t number);
+  std::optional<Membership> end_membership(std::uint32_t number);
+
+  // For identifiers
+  /// Starts the thread. Returns 0, or an errno value.
+  [[nodiscard]] int start();
+  /// Lets other hosts reach this process's listeners, if that is possible.
+  void open_door();
+  /// The identifier's sockets, or what it waits for, have changed.
+  void update(CmId& id);
+  /// Before one of its sockets is closed.
+  void forget_socket(CmId& id, int fd);
+
+  /// In a child made by fork(): closes what belongs to the parent. The object must not be used any more.
+  void abandon() noexcept;
+
+ private:
+  /// A connection until its first message has arrived. The message of another host names the listener.
+  struct Unidentified {
+    CmLink link;
+    Clock::time_point accepted_at;
+    Route back;                    ///< of another host
+    std::weak_ptr<CmId> listener;  ///< of this host: the listener that it has connected to
+    bool is_local = false;
+    bool is_identified = false;  ///< `request` is known, but its listener's process has no room yet
+    CmMessage request;
+  };
+  struct Watched {
+    std::uint32_t id = 0;
+  };
+
+  void run();
+  void handle(int fd);
+  void accept_from_other_hosts();
+  void accept_at(CmId& listener);
+  void serve_unidentified(std::list<Unidentified>::iterator which);
+  /// These two return true if the connection has ended or was handed over.
+  [[nodiscard]] bool serve_remote(Unidentified& connection);
+  [[nodiscard]] bool serve_local(Unidentified& connection);
+  void add_unidentified(Unidentified connection);
+  [[nodiscard]] bool hand_over(Unidentified& connection);
+  [[nodiscard]] std::shared_ptr<CmId> listener_for(const CmMessage& request) const;
+  void make_room(Clock::time_point now);
+  void check_deadlines(Clock::time_point now);
+  [[nodiscard]] int time_to_wait(Clock::time_point now) const;
+  void watch(int fd, std::uint32_t events);
+  void unwatch(int fd) noexcept;
+
+  const CmDevice device_;
+  const Settings settings_;
+  std::mutex mutex_;
+  UniqueFd epoll_;
+  WakeEvent wake_;
+  bool stopping_ = false;
+  CmDoor door_;
+  bool door_is_paused_ = false;
+  std::uint32_t next_number_ = 1;
+  std::map<std::uint32_t, Membership> memberships_;
+  std::map<std::uint32_t, std::shared_ptr<CmId>> ids_;
+  std::map<int, Watched> watched_;  ///< identifiers' sockets
+  std::list<Unidentified> unidentified_;
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Programs that connect by librdmacm, on soft0: rdma-core's examples and tests, and perftest with -R. On this host, and
+between two hosts, which are network namespaces of this machine.
+
+usage: rdmacm_test.py [TEST...]
+
+RDMACOMM_BIN names the folder of softdev-run. Needs root for the namespaces; without root those tests are skipped.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from foreign_programs_test import RUN, SECONDS, ForeignProgramTest  # noqa: E402
+from held_ports import hold_ports  # noqa: E402
+from hosts import Hosts, why_not  # noqa: E402
+
+CM_NAME = re.compile(r"@rdmacomm/soft0/cm/\d+/(\d+)/")
+
+
+class ConnectedPrograms(ForeignProgramTest):
+    """Each program runs as a server and as a client. Both must end with exit status 0."""
+    address = "127.0.0.1"
+    as_server = ()
+    as_client = ()
+
+    def start_in(self, where, *arguments, run_options=()):
+        process = subprocess.Popen([*where, RUN, *run_options, *arguments], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def wait_for_listener(self, server, port):
+        """The port of a listener is the name of a UNIX socket."""
+        while server.poll() is None:
+            names = subprocess.run([*self.as_server, "cat", "/proc/net/unix"], check=True, capture_output=True, text=True,
+                                   errors="replace").stdout
+            if str(port) in CM_NAME.findall(names):
+                return
+        self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
+
+    def run_both(self, server, client, port, run_options=()):
+        listening = self.start_in(self.as_server, *server, run_options=run_options)
+        self.wait_for_listener(listening, port)
+        out = self.output(self.start_in(self.as_client, *client, run_options=run_options))
+        return out, self.output(listening)
+
+    def port(self):
+        return str(hold_ports(self)[0])
+
+
+class RdmacmPrograms(ConnectedPrograms):
+    def test_rping(self):
+        port = self.port()
+        common = ("rping", "-a", self.address, "-p", port, "-C", "20", "-V")
+        self.run_both((*common, "-s"), (*common, "-c"), port)
+
+    def test_ucmatose(self):
+        port = self.port()
+        common = ("ucmatose", "-p", port, "-c", "4", "-C", "20")
+        client, server = self.run_both((*common, "-b", self.address), (*common, "-s", self.address), port)
+        for out in (client, server):
+            self.assertIn("return status 0", out)
+
+    def test_rdma_server(self):
+        port = self.port()
+        self.run_both(("rdma_server", "-p", port), ("rdma_client", "-p", port, "-s", self.address), port)
+
+    def test_rdma_xserver(self):
+        for kind in ("r", "x"):
+            with self.subTest(kind):
+                port = self.port()
+                self.run_both(("rdma_xserver", "-p", port, "-c", kind),
+                              ("rdma_xclient", "-p", port, "-c", kind, "-s", self.address), port)
+
+    def test_rstream(self):
+        port = self.port()
+        common = ("rstream", "-p", port, "-S", "1000", "-C", "100", "-T", "v")
+        self.run_both(common, (*common, "-s", self.address), port)
+
+    def test_riostream(self):
+        port = self.port()
+        common = ("riostream", "-p", port, "-S", "1000", "-C", "100")
+        self.run_both(common, (*common, "-s", self.address), port)
+
+    def test_cmtime(self):
+        port = self.port()
+        server = self.start_in(self.as_server, "cmtime", "-p", port)  # it serves until it is killed
+        self.wait_for_listener(server, port)
+        out = self.output(self.start_in(self.as_client, "cmtime", "-p", port, "-c", "50", "-s", self.address))
+        self.assertRegex(out, r"(?m)^connect +:?")
+
+    def test_perftest(self):
+        for program in ("ib_write_bw", "ib_send_lat", "ib_read_lat", "ib_atomic_bw"):
+            with self.subTest(program):
+                port = self.port()
+                common = (program, "-R", "-d", "soft0", "-n", "100", "-p", port)
+                self.run_both(common, (*common, self.address), port)
+
+    def test_no_listener(self):
+        out, _ = self.start_in(self.as_client, "rping", "-c", "-a", self.address, "-p", self.port(),
+                               "-C", "1").communicate(timeout=SECONDS)
+        self.assertIn("RDMA_CM_EVENT_REJECTED, error 8", out)
+
+
+class RdmacmOnInfiniband(ConnectedPrograms):
+    def test_rping(self):
+        port = self.port()
+        common = ("rping", "-a", self.address, "-p", port, "-C", "20", "-V")
+        self.run_both((*common, "-s"), (*common, "-c"), port, run_options=("--link-layer=ib",))
+
+
+class RdmacmDatagrams(ConnectedPrograms):
+    def test_udaddy(self):
+        port = "7174"  # it has no option for it
+        common = ("udaddy", "-c", "3", "-C", "20")
+        client, server = self.run_both((*common, "-b", self.address), (*common, "-s", self.address), port)
+        for out in (client, server):
+            self.assertIn("return status 0", out)
+
+    def test_mckey(self):
+        common = ("mckey", "-m", "239.1.2.3", "-b", self.address, "-C", "10")
+        # It writes nothing before it ends, so the sender repeats its messages until the receiver has got all of them.
+        receiver = self.start_in(self.as_server, *common)
+        while receiver.poll() is None:
+            self.output(self.start_in(self.as_client, *common, "-s"))
+        self.assertIn("joined", self.output(receiver))
+
+
+class RdmacmBetweenHosts(RdmacmPrograms):
+    def setUp(self):
+        reason = why_not(loss=True)
+        if reason:
+            self.skipTest(reason)
+        self.hosts = self.enterContext(Hosts(2))
+        self.as_server, self.as_client = (("ip", "netns", "exec", self.hosts[i].namespace) for i in range(2))
+        self.address = self.hosts[0].ipv4
+
+
+class RdmacmOnABadCable(RdmacmBetweenHosts):
+    def setUp(self):
+        super().setUp()
+        self.hosts.loss(1)
+
+
+if __name__ == "__main__":
+    unittest.main()
