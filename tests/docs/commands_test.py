@@ -146,6 +146,11 @@ def is_selection(command):
     return re.search(r"\bctest --preset dev|/\w+_tests --gtest_filter=", command) is not None
 
 
+def is_in_this_build(text, listed):
+    """False for the conformance tests in a build with sanitizers, which has none of them."""
+    return "conformance." not in text or "conformance.Devices" in listed
+
+
 class Documented(unittest.TestCase):
     def test_each_command_is_run_somewhere(self):
         run = {plain(command) for scene in SCENES for _, command in scene} | set(ELSEWHERE)
@@ -169,7 +174,7 @@ class Documented(unittest.TestCase):
                     self.assertIn(name, ci)
                 elif by == "class":
                     self.assertIn(name, globals())
-                elif by == "ctest" and listed is not None:
+                elif by == "ctest" and listed is not None and is_in_this_build(name, listed):
                     self.assertRegex(listed, rf"Test +#\d+: {re.escape(name)}\n")
                 else:
                     self.assertIn(by, ("ctest", "not run"))
@@ -197,7 +202,10 @@ class Selections(unittest.TestCase):
     def test_each_selects_tests(self):
         found = [command for command in documented() if is_selection(command)]
         self.assertGreater(len(found), 5)
+        listed = subprocess.run(["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
         for command in found:
+            if not is_in_this_build(command, listed):
+                continue
             with self.subTest(command):
                 if "--gtest_filter" in command:
                     command = command.replace("build/dev/", f"{BUILD}/") + " --gtest_list_tests"
