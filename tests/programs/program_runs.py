@@ -83,7 +83,7 @@ def wait_until_gone(pid, seconds):
 
 
 def shared_memory_names():
-    """The names that the programs could leave behind. rdmacomm-files-* are of other tests' softdev-run at the same time."""
+    """The names that the programs could leave behind. Other tests run softdev-run, which makes rdmacomm-files-*."""
     return {name for name in os.listdir("/dev/shm") if re.search("rdma|soft0", name) and "rdmacomm-files-" not in name}
 
 
