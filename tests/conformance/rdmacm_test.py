@@ -20,7 +20,7 @@ from foreign_programs_test import RUN, SECONDS, ForeignProgramTest  # noqa: E402
 from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 
-CM_NAME = re.compile(r"@rdmacomm/soft0/cm/\d+/(\d+)/")
+LISTENER = re.compile(r" 00010000 .*@rdmacomm/soft0/cm/\d+/(\d+)/")  # the number: it accepts connections
 
 
 class ConnectedPrograms(ForeignProgramTest):
@@ -36,11 +36,11 @@ class ConnectedPrograms(ForeignProgramTest):
         return process
 
     def wait_for_listener(self, server, port):
-        """The port of a listener is the name of a UNIX socket."""
+        """The port of an identifier is the name of a UNIX socket. A listener's socket accepts connections."""
         while server.poll() is None:
             names = subprocess.run([*self.as_server, "cat", "/proc/net/unix"], check=True, capture_output=True, text=True,
                                    errors="replace").stdout
-            if str(port) in CM_NAME.findall(names):
+            if str(port) in LISTENER.findall(names):
                 return
         self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
 
