@@ -116,7 +116,7 @@ class Shell(FilesTest):
                              " || echo refused; done")
         self.assertEqual(out.splitlines(), ["refused", "refused"])
 
-    def test_the_preloaded_library_without_the_drop_in(self):
+    def test_the_preloaded_library_without_the_launcher(self):
         out = subprocess.run(["cat", "/sys/class/infiniband/soft0/node_type"], check=True, capture_output=True, text=True,
                              env=self.environment(LD_PRELOAD=PRELOAD)).stdout
         self.assertEqual(out, "1: CA\n")
@@ -346,22 +346,6 @@ class Mpi(FilesTest):
                                      OMPI_MCA_pml="ucx", OMPI_MCA_osc="ucx", UCX_TLS="rc_verbs,ud_verbs,self",
                                      UCX_NET_DEVICES=f"{name}:1")
                 self.assertIn("4 processes, 0 wrong", out)
-
-
-class Qperf(FilesTest):
-    """qperf addresses peers by LID, so it needs InfiniBand, or rdma_cm."""
-
-    def test_each_operation(self):
-        self.need("qperf")
-        (port,) = hold_ports(self)
-        common = ("qperf", "-lp", str(port))
-        server = self.start(*common, options=("--link-layer=ib",))
-        self.wait_until_listening(server, port)
-        for test in ("rc_lat", "uc_lat", "ud_lat", "rc_rdma_write_lat", "rc_rdma_read_lat", "rc_fetch_add_mr",
-                     "ver_rc_compare_swap"):
-            with self.subTest(test):
-                out = self.run_alone(*common, "localhost", "-t", "1", "-i", "soft0:1", test, options=("--link-layer=ib",))
-                self.assertRegex(out, rf"{test}:\n +(latency|msg_rate) +=")
 
 
 if __name__ == "__main__":

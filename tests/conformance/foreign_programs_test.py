@@ -366,8 +366,10 @@ class Perftest(ForeignProgramTest):
                 self.assertRegex(out, rf"(?m)^ \d+ +({messages}|{4 * messages}) ")
 
 
-QPERF_TESTS = ("rc_lat", "rc_bi_bw", "rc_rdma_read_bw", "rc_rdma_write_poll_lat", "ver_rc_compare_swap",
-               "ver_rc_fetch_add", "uc_lat", "uc_rdma_write_bw", "ud_lat")  # each takes a second
+QPERF_TESTS = ("rc_lat", "rc_bi_bw", "rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_lat", "rc_rdma_write_poll_lat",
+               "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add", "uc_lat", "uc_rdma_write_bw",
+               "ud_lat")  # each takes a second
+QPERF_RESULTS = {"lat": "latency", "bw": "(?:send_)?bw"}  # by the last word of the test; msg_rate for other words
 
 
 @unittest.skipUnless(shutil.which("qperf"), "no qperf")
@@ -380,9 +382,10 @@ class Qperf(ForeignProgramTest):
         self.wait_until_listening(server, port)
         for test in QPERF_TESTS:
             with self.subTest(test):
-                out = self.run_alone("qperf", "-lp", str(port), "-t", "1", "localhost", test,
+                out = self.run_alone("qperf", "-lp", str(port), "localhost", "-t", "1", "-i", "soft0:1", test,
                                      run_options=("--link-layer=ib",))
-                self.assertRegex(out, r"(latency|bw|msg_rate) +=")
+                result = QPERF_RESULTS.get(test.rpartition("_")[2], "msg_rate")
+                self.assertRegex(out, rf"{test}:\n +{result} +=")
         self.assertIsNone(server.poll())
 
     def test_an_error_is_in_errno(self):
