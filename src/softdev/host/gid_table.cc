@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
+#include "softdev/common/fnv1a.h"
 #include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
@@ -88,11 +89,10 @@ std::uint64_t host_guid() {
   static const BootId boot_id = read_boot_id();  // read once, so that it does not change if descriptors run out later
   struct stat network {};
   (void)stat("/proc/thread-self/ns/net", &network);
-  std::array<unsigned char, sizeof(boot_id) + sizeof(network.st_ino)> host{};
-  std::memcpy(host.data(), boot_id.data(), sizeof(boot_id));
-  std::memcpy(host.data() + sizeof(boot_id), &network.st_ino, sizeof(network.st_ino));
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const unsigned char byte : host) hash = (hash ^ byte) * 0x100000001b3;
+  Fnv1a host;
+  host.add(&boot_id, sizeof(boot_id));
+  host.add(&network.st_ino, sizeof(network.st_ino));
+  const std::uint64_t hash = host.value();
   // A locally administered EUI-64.
   return ((hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56) & ~std::uint64_t{0xff};
 }

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "softdev/common/fnv1a.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/preload/files/view_path.h"
@@ -252,24 +253,6 @@ void add_connection_manager(Entries& to) {
   to.node(std::string(kDeviceNodes) + "/rdma_cm", device);
 }
 
-/// FNV-1a.
-class Hash {
- public:
-  void add(const void* data, std::size_t length) {
-    const auto* const bytes = static_cast<const unsigned char*>(data);
-    for (std::size_t i = 0; i < length; ++i) value_ = (value_ ^ bytes[i]) * 0x100000001b3;
-  }
-  void add(std::string_view text) {
-    add(text.data(), text.size());
-    add(std::uint64_t{text.size()});
-  }
-  void add(std::uint64_t number) { add(&number, sizeof(number)); }
-  [[nodiscard]] std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325;
-};
-
 }  // namespace
 
 SystemEntries read_system_entries() {
@@ -318,7 +301,7 @@ int describe_view(const std::vector<DeviceIdentity>& devices, const SystemEntrie
 }
 
 std::uint64_t network_state() {
-  Hash hash;
+  Fnv1a hash;
   hash.add(device_guid(0));
   HostLinks links;
   if (const int error = links.read(); error != 0) hash.add(static_cast<std::uint64_t>(error));
@@ -333,7 +316,7 @@ std::uint64_t network_state() {
 }
 
 std::uint64_t hash_of(const std::vector<ViewEntry>& entries) {
-  Hash hash;
+  Fnv1a hash;
   for (const ViewEntry& entry : entries) {
     hash.add(static_cast<std::uint64_t>(entry.kind));
     hash.add(entry.path);
