@@ -84,15 +84,19 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 
 }  // namespace
 
+/// Declares `mode`, the argument after `flags` if there is one.
+#define RDMACOMM_TAKE_MODE(flags) \
+  mode_t mode = 0;                \
+  if (has_mode(flags)) {          \
+    va_list rest;                 \
+    va_start(rest, flags);        \
+    mode = va_arg(rest, mode_t);  \
+    va_end(rest);                 \
+  }
+
 #define RDMACOMM_OPEN(NAME)                                                                                           \
   int NAME(const char* path, int flags, ...) {                                                                        \
-    mode_t mode = 0;                                                                                                  \
-    if (has_mode(flags)) {                                                                                            \
-      va_list rest;                                                                                                   \
-      va_start(rest, flags);                                                                                          \
-      mode = va_arg(rest, mode_t);                                                                                    \
-      va_end(rest);                                                                                                   \
-    }                                                                                                                 \
+    RDMACOMM_TAKE_MODE(flags)                                                                                         \
     if (!may_be_in_view(path)) [[likely]]                                                                             \
       return next_##NAME.get()(path, flags, mode);                                                                    \
     return open_placed(AT_FDCWD, path, flags,                                                                         \
@@ -101,13 +105,7 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 
 #define RDMACOMM_OPEN_AT(NAME)                                                               \
   int NAME(int folder, const char* path, int flags, ...) {                                   \
-    mode_t mode = 0;                                                                         \
-    if (has_mode(flags)) {                                                                   \
-      va_list rest;                                                                          \
-      va_start(rest, flags);                                                                 \
-      mode = va_arg(rest, mode_t);                                                           \
-      va_end(rest);                                                                          \
-    }                                                                                        \
+    RDMACOMM_TAKE_MODE(flags)                                                                \
     if (!may_be_in_view(path)) [[likely]]                                                    \
       return next_##NAME.get()(folder, path, flags, mode);                                   \
     return open_placed(folder, path, flags, [&](int start, const char* place, int allowed) { \
