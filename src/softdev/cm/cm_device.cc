@@ -29,18 +29,18 @@ std::uint64_t CmDevice::guid() const {
   return htobe64(device_guid(identity_.index));
 }
 
-std::optional<std::uint32_t> CmDevice::gid_index(const CmAddress& address) const {
+std::optional<std::uint8_t> CmDevice::gid_index(const CmAddress& address) const {
   const std::vector<ibv_gid_entry> table = all_addresses(identity_);
-  std::optional<std::uint32_t> index;
+  std::optional<std::uint8_t> index;
   for (const ibv_gid_entry& entry : table) {
     const bool is_other_link = address.interface != 0 && entry.ndev_ifindex != address.interface &&
                                verbs::reach_of(address.gid) == verbs::Reach::kLink;
-    if (!verbs::equal(entry.gid, address.gid) || is_other_link) continue;
-    if (!index || entry.gid_type == IBV_GID_TYPE_ROCE_V2) index = entry.gid_index;
+    if (!verbs::equal(entry.gid, address.gid) || is_other_link || entry.gid_index > UINT8_MAX) continue;
+    if (!index || entry.gid_type == IBV_GID_TYPE_ROCE_V2) index = static_cast<std::uint8_t>(entry.gid_index);
   }
   if (!identity_.infiniband) return index;
   const bool is_port = verbs::equal(gid(address), address.gid);
-  return index || is_port || is_local_gid(table, address.gid) ? std::optional<std::uint32_t>(0) : std::nullopt;
+  return index || is_port || is_local_gid(table, address.gid) ? std::optional<std::uint8_t>(0) : std::nullopt;
 }
 
 bool CmDevice::is_on_this_host(const CmAddress& address) const {

@@ -12,6 +12,9 @@
 
 namespace rdmacomm::softdev {
 
+/// The hop limit of all paths.
+inline constexpr std::uint8_t kCmHopLimit = 64;
+
 /// How identifiers reach addresses: the device, its GIDs, and the entry of its table that an address belongs to.
 /// Threads: any.
 class CmDevice {
@@ -21,8 +24,9 @@ class CmDevice {
   /// GUID of the device, as in __be64 node_guid.
   [[nodiscard]] std::uint64_t guid() const;
   /// The entry of the GID table from which `address` sends; no value: it is no address of this host. RoCE v2 is
-  /// preferred. An InfiniBand device has one entry for all addresses.
-  [[nodiscard]] std::optional<std::uint32_t> gid_index(const CmAddress& address) const;
+  /// preferred. An InfiniBand device has one entry for all addresses. Address handles have no room for an index beyond
+  /// 255, so such an entry does not count.
+  [[nodiscard]] std::optional<std::uint8_t> gid_index(const CmAddress& address) const;
   [[nodiscard]] bool is_on_this_host(const CmAddress& address) const;
   /// The GID of an address: of this host or, on InfiniBand, of the port.
   [[nodiscard]] ibv_gid gid(const CmAddress& address) const;

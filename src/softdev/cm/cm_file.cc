@@ -1,7 +1,7 @@
 #include "softdev/cm/cm_file.h"
 
 #include <fcntl.h>
-#include <linux/stat.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace rdmacomm::softdev {
 
 std::uint64_t inode_of(int fd) noexcept {
   struct statx found {};
-  const long result = syscall(SYS_statx, fd, "", 0x1000 /* AT_EMPTY_PATH */, STATX_INO, &found);
+  const long result = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_INO, &found);
   return result == 0 ? found.stx_ino : 0;
 }
 

@@ -20,14 +20,12 @@ using std::chrono::milliseconds;
 
 /// The kernel sends a request 16 times, every 4.3 s, until it is answered.
 constexpr milliseconds kLongestAnswer{68'000};
-constexpr milliseconds kNextLinkTry{20};  // while the listener's process has no room
 /// Programs that close a listener and open another one at the same port (perftest -R) leave it without one for a moment.
 constexpr milliseconds kWithoutListener{200};
 constexpr milliseconds kLongestDisconnect{5'000};
 constexpr milliseconds kTimeWait{500};       // until late packets of a connection would be gone
 constexpr std::uint32_t kMaxBacklog = 1024;  // the kernel's default limit
 constexpr std::uint8_t kAckTimeout = 17;     // 0.54 s: the kernel's for RoCE
-constexpr std::uint8_t kMaxHops = 64;
 constexpr std::uint32_t kMulticastQpn = 0xffffff;
 constexpr std::uint32_t kNumberMask = 0xffffff;
 constexpr std::uint32_t kDatagramQkey = 0x01234567;  // RDMA_UDP_QKEY of librdmacm
@@ -183,19 +181,23 @@ int CmId::set_option(std::uint32_t level, std::uint32_t name, const void* value,
 
 // ---- Events
 
+rdma_ucm_event_resp CmId::event(CmEventType type, int status) const noexcept {
+  rdma_ucm_event_resp body{};
+  body.uid = uid_;
+  body.id = number_;
+  body.event = static_cast<std::uint32_t>(type);
+  body.status = static_cast<std::uint32_t>(status);
+  return body;
+}
+
 void CmId::push(rdma_ucm_event_resp body) {
   // The program does not know an identifier before it has accepted its connection: the kernel drops such events.
   if (uid_ == 0) return;
   file_->push({body, shared_from_this(), nullptr, 0});
 }
 
-void CmId::post(CmEventType event, int status) {
-  rdma_ucm_event_resp body{};
-  body.uid = uid_;
-  body.id = number_;
-  body.event = static_cast<std::uint32_t>(event);
-  body.status = static_cast<std::uint32_t>(status);
-  push(body);
+void CmId::post(CmEventType type, int status) {
+  push(event(type, status));
 }
 
 namespace {
@@ -218,22 +220,14 @@ void fill_connection(rdma_ucm_event_resp& body, const CmMessage& from, std::uint
 
 }  // namespace
 
-void CmId::post_connection(CmEventType event, int status, const CmMessage* from, std::uint8_t private_room) {
-  rdma_ucm_event_resp body{};
-  body.uid = uid_;
-  body.id = number_;
-  body.event = static_cast<std::uint32_t>(event);
-  body.status = static_cast<std::uint32_t>(status);
-  if (from != nullptr) fill_connection(body, *from, private_room);
+void CmId::post_connection(CmEventType type, int status, const CmMessage& from, std::uint8_t private_room) {
+  rdma_ucm_event_resp body = event(type, status);
+  fill_connection(body, from, private_room);
   push(body);
 }
 
-void CmId::post_datagram(CmEventType event, int status, const CmMessage& from, std::uint8_t private_room) {
-  rdma_ucm_event_resp body{};
-  body.uid = uid_;
-  body.id = number_;
-  body.event = static_cast<std::uint32_t>(event);
-  body.status = static_cast<std::uint32_t>(status);
+void CmId::post_datagram(CmEventType type, int status, const CmMessage& from, std::uint8_t private_room) {
+  rdma_ucm_event_resp body = event(type, status);
   rdma_ucm_ud_param& to = body.param.ud;
   to.qp_num = from.qpn;
   to.qkey = from.qkey;
@@ -288,9 +282,16 @@ int CmId::open_link() {
 bool CmId::try_again_without_listener() {
   if (state_ != CmState::kConnecting || Clock::now() >= refused_at_) return false;
   drop_link();
-  wait_for(kNextLinkTry);
+  wait_for(kNextCmTry);
   service_.update(*this);
   return true;
+}
+
+/// No process listens for the initiator. Tries again for a while.
+void CmId::find_no_listener() {
+  if (try_again_without_listener()) return;
+  is_datagram() ? fail(CmEventType::kUnreachable, static_cast<int>(CmLookUpStatus::kUnsupported))
+                : fail(CmEventType::kRejected, static_cast<int>(CmReason::kNoListener));
 }
 
 /// The initiator's connection attempt has ended.
@@ -301,7 +302,7 @@ void CmId::fail(CmEventType event, int status) {
   if (is_datagram()) {
     post_datagram(event, status, CmMessage{}, 0);
   } else {
-    post_connection(event, status, nullptr, 0);
+    post(event, status);
   }
   service_.update(*this);
 }
@@ -310,7 +311,6 @@ CmMessage CmId::message(CmKind kind) const {
   CmMessage message;
   message.kind = kind;
   message.psn = psn_;
-  message.qp_type = qp_type_;
   return message;
 }
 
@@ -337,7 +337,6 @@ int CmId::connect(const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece
   request_.target = target_.gid;
   request_.target_port = target_.port;
   request_.qpn = parameters.qp_num & kNumberMask;
-  request_.path_mtu = IBV_MTU_4096;
   request_.responder_resources = parameters.responder_resources;
   request_.initiator_depth = parameters.initiator_depth;
   request_.flow_control = parameters.flow_control;
@@ -396,10 +395,7 @@ bool CmId::listens_to(const ibv_gid& address) const noexcept {
 void CmId::receive_request(CmLink link, const CmMessage& request) {
   const bool is_look_up = request.kind == CmKind::kLookUp;
   if (is_look_up != is_datagram()) {
-    CmMessage answer = message(is_look_up ? CmKind::kFound : CmKind::kReject);
-    answer.status = is_look_up ? static_cast<std::uint8_t>(CmLookUpStatus::kUnsupported)
-                               : static_cast<std::uint8_t>(CmReason::kNoListener);
-    link.send(answer);
+    link.send(no_listener(request));
     return;
   }
   auto arrived = service_.create(file_, 0, port_space_, qp_type_);
@@ -424,10 +420,8 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
     return;
   }
   arrived->link_.emplace(std::move(link));
-  rdma_ucm_event_resp body{};
-  body.uid = uid_;
+  rdma_ucm_event_resp body = event(CmEventType::kConnectRequest, 0);
   body.id = arrived->number();
-  body.event = static_cast<std::uint32_t>(CmEventType::kConnectRequest);
   if (is_look_up) {
     rdma_ucm_ud_param& to = body.param.ud;
     to.private_data_len = room_of(kLookUpRoom, request.family);
@@ -497,7 +491,7 @@ int CmId::note_established() {
   if (state_ != CmState::kAccepted) return state_ == CmState::kEstablished ? 0 : EINVAL;
   deadline_.reset();
   state_ = CmState::kEstablished;
-  post_connection(CmEventType::kEstablished, 0, nullptr, 0);
+  post(CmEventType::kEstablished, 0);
   service_.update(*this);
   return 0;
 }
@@ -524,7 +518,7 @@ int CmId::disconnect() {
 void CmId::end_connection() {
   drop_link();
   state_ = CmState::kDisconnected;
-  post_connection(CmEventType::kDisconnected, 0, nullptr, 0);
+  post(CmEventType::kDisconnected, 0);
   wait_for(kTimeWait);
   service_.update(*this);
 }
@@ -538,7 +532,7 @@ void CmId::receive(const CmMessage& received) {
       initiator_depth_ = received.responder_resources;
       state_ = CmState::kAnswered;
       deadline_.reset();
-      return post_connection(CmEventType::kConnectResponse, 0, &received, kAcceptRoom);
+      return post_connection(CmEventType::kConnectResponse, 0, received, kAcceptRoom);
     case CmKind::kReady:
       if (state_ == CmState::kAccepted) (void)note_established();
       return;
@@ -549,7 +543,7 @@ void CmId::receive(const CmMessage& received) {
         drop_link();
         deadline_.reset();
         state_ = CmState::kFailed;
-        post_connection(CmEventType::kRejected, received.status, &received, kRejectRoom);
+        post_connection(CmEventType::kRejected, received.status, received, kRejectRoom);
       }
       return;
     case CmKind::kDisconnect:
@@ -561,8 +555,7 @@ void CmId::receive(const CmMessage& received) {
       return;
     case CmKind::kFound:
       if (state_ != CmState::kConnecting || !is_datagram()) return link_ended();
-      if (received.status == static_cast<std::uint8_t>(CmLookUpStatus::kUnsupported) && try_again_without_listener())
-        return;
+      if (received.status == static_cast<std::uint8_t>(CmLookUpStatus::kUnsupported)) return find_no_listener();
       if (received.status != static_cast<std::uint8_t>(CmLookUpStatus::kFound))
         return fail(CmEventType::kUnreachable, received.status);
       drop_link();
@@ -595,15 +588,8 @@ void CmId::handle_link() {
   const auto self = shared_from_this();
   if (!link_) return;
   if (const int error = link_->flush(); error != 0) {
-    // Without any listener there is no process at the port.
     if (state_ != CmState::kConnecting) return link_ended();
-    const bool is_refused = error == ECONNREFUSED;
-    if (is_refused && try_again_without_listener()) return;
-    if (is_datagram()) {
-      return fail(CmEventType::kUnreachable, is_refused ? static_cast<int>(CmLookUpStatus::kUnsupported) : -error);
-    }
-    return is_refused ? fail(CmEventType::kRejected, static_cast<int>(CmReason::kNoListener))
-                      : fail(CmEventType::kUnreachable, -error);
+    return error == ECONNREFUSED ? find_no_listener() : fail(CmEventType::kUnreachable, -error);
   }
   while (link_) {
     CmMessage received;
@@ -624,14 +610,10 @@ void CmId::handle_deadline() {
       const int error = link_ || is_late ? ETIMEDOUT : open_link();
       if (error == 0) return start_link();
       if (error == EAGAIN) {
-        wait_for(kNextLinkTry);
+        wait_for(kNextCmTry);
         return service_.update(*this);
       }
-      if (error == ECONNREFUSED) {
-        if (try_again_without_listener()) return;
-        return is_datagram() ? fail(CmEventType::kUnreachable, static_cast<int>(CmLookUpStatus::kUnsupported))
-                             : fail(CmEventType::kRejected, static_cast<int>(CmReason::kNoListener));
-      }
+      if (error == ECONNREFUSED) return find_no_listener();
       return fail(CmEventType::kUnreachable, -error);
     }
     case CmState::kAccepted: return fail(CmEventType::kUnreachable, -ETIMEDOUT);
@@ -664,10 +646,8 @@ void CmId::destroy() {
 int CmId::join(std::uint32_t membership, std::uint64_t uid, const CmAddress& group) {
   if (!is_datagram() || !has_device() || state_ == CmState::kListening) return EINVAL;
   if (!is_multicast(group.gid)) return EINVAL;
-  rdma_ucm_event_resp body{};
+  rdma_ucm_event_resp body = event(CmEventType::kMulticastJoin, 0);
   body.uid = uid;
-  body.id = number_;
-  body.event = static_cast<std::uint32_t>(CmEventType::kMulticastJoin);
   body.param.ud.qp_num = kMulticastQpn;
   body.param.ud.qkey = kDatagramQkey;
   fill_address(body.param.ud.ah_attr, group.gid);
@@ -684,8 +664,8 @@ void CmId::fill_address(ib_uverbs_ah_attr& address, const ibv_gid& target_gid) c
   address.is_global = service_.device().is_infiniband() ? 0 : 1;
   address.dlid = service_.device().lid();
   std::memcpy(address.grh.dgid, target_gid.raw, sizeof(address.grh.dgid));
-  address.grh.sgid_index = static_cast<std::uint8_t>(gid_index_.value_or(0));
-  address.grh.hop_limit = kMaxHops;
+  address.grh.sgid_index = gid_index_.value_or(0);
+  address.grh.hop_limit = kCmHopLimit;
   address.grh.traffic_class = traffic_class_;
 }
 

@@ -77,7 +77,6 @@ class CmId : public std::enable_shared_from_this<CmId> {
 
   // Properties
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-  [[nodiscard]] std::uint64_t uid() const noexcept { return uid_; }
   [[nodiscard]] std::uint16_t port_space() const noexcept { return port_space_; }
   [[nodiscard]] const std::shared_ptr<CmFile>& file() const noexcept { return file_; }
   void move_to(std::shared_ptr<CmFile> file) noexcept { file_ = std::move(file); }
@@ -102,9 +101,10 @@ class CmId : public std::enable_shared_from_this<CmId> {
   std::uint32_t reported_events = 0;  ///< events that the program has read
 
  private:
-  void post(CmEventType event, int status);
-  void post_connection(CmEventType event, int status, const CmMessage* from, std::uint8_t private_room);
-  void post_datagram(CmEventType event, int status, const CmMessage& from, std::uint8_t private_room);
+  [[nodiscard]] rdma_ucm_event_resp event(CmEventType type, int status) const noexcept;
+  void post(CmEventType type, int status);
+  void post_connection(CmEventType type, int status, const CmMessage& from, std::uint8_t private_room);
+  void post_datagram(CmEventType type, int status, const CmMessage& from, std::uint8_t private_room);
   void push(rdma_ucm_event_resp body);
   [[nodiscard]] int take_device();
   [[nodiscard]] CmMessage message(CmKind kind) const;
@@ -116,6 +116,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   void drop_link();
   void fail(CmEventType event, int status);
   [[nodiscard]] bool try_again_without_listener();
+  void find_no_listener();
   void receive(const CmMessage& message);
   void link_ended();
   void end_connection();
@@ -130,7 +131,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   CmState state_ = CmState::kIdle;
   CmAddress source_;
   CmAddress target_;
-  std::optional<std::uint32_t> gid_index_;
+  std::optional<std::uint8_t> gid_index_;
   PortClaim claim_;
   bool shares_port_ = false;
   bool is_ipv6_only_ = false;

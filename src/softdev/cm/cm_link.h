@@ -1,6 +1,7 @@
 // cm_link.h - the socket of one connection attempt, and of the connection that it becomes.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "softdev/cm/cm_message.h"
 
 namespace rdmacomm::softdev {
+
+/// The time between two tries to reach a listener whose process has no room.
+inline constexpr std::chrono::milliseconds kNextCmTry{20};
 
 /// Sends and receives whole messages over a non-blocking socket, UNIX or TCP. Never waits.
 /// Threads: one at a time.
@@ -27,8 +31,6 @@ class CmLink {
   /// Receives one message, if all of it has arrived. kEnd: the peer has closed the socket, or has sent something that is
   /// no message.
   [[nodiscard]] Received receive(CmMessage& message) noexcept;
-  /// The socket, without what was received or not sent.
-  [[nodiscard]] UniqueFd release() noexcept { return std::move(socket_); }
 
  private:
   UniqueFd socket_;

@@ -20,9 +20,7 @@
 #include <infiniband/verbs.h>
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "softdev/tcp/tcp_protocol.h"
 
@@ -77,9 +75,6 @@ struct CmMessage {
   std::uint32_t psn = 0;   ///< the first that it sends
   std::uint32_t ece_vendor = 0;
   std::uint32_t ece_options = 0;
-  TcpSecret secret{};  ///< its peer shows this when it connects over TCP, see TcpPairing
-  std::uint8_t qp_type = 0;
-  std::uint8_t path_mtu = 0;  ///< ibv_mtu
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint8_t flow_control = 0;
@@ -89,11 +84,15 @@ struct CmMessage {
   std::uint8_t ack_timeout = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t private_length = 0;
-  std::uint8_t reserved = 0;
+  std::uint8_t reserved[3] = {};
   std::uint8_t private_data[256] = {};
 };
-static_assert(sizeof(CmMessage) == 352);
+static_assert(sizeof(CmMessage) == 336);
 
+/// True for the first message of a connection attempt: kConnect or kLookUp.
+[[nodiscard]] bool is_request(const CmMessage& message) noexcept;
+/// The answer to a request that no listener takes.
+[[nodiscard]] CmMessage no_listener(const CmMessage& request) noexcept;
 /// True if a message that another process has sent has valid values in all fields.
 [[nodiscard]] bool is_valid(const CmMessage& message) noexcept;
 

@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMaxUnidentified = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
-constexpr milliseconds kNextTry{20};      // while a listener's process has no room
 
 CmAddress target_of(const CmMessage& request) {
   CmAddress target;
@@ -30,22 +29,9 @@ CmAddress target_of(const CmMessage& request) {
   return target;
 }
 
-bool is_request(const CmMessage& message) {
-  return message.kind == CmKind::kConnect || message.kind == CmKind::kLookUp;
-}
-
 /// A request from another host must name the addresses of its connection.
 bool names_its_socket(const CmMessage& request, const Route& back) {
   return verbs::equal(request.source, back.target) && verbs::equal(request.target, back.source);
-}
-
-CmMessage no_listener(const CmMessage& request) {
-  CmMessage answer;
-  const bool is_look_up = request.kind == CmKind::kLookUp;
-  answer.kind = is_look_up ? CmKind::kFound : CmKind::kReject;
-  answer.status = is_look_up ? static_cast<std::uint8_t>(CmLookUpStatus::kUnsupported)
-                             : static_cast<std::uint8_t>(CmReason::kNoListener);
-  return answer;
 }
 
 }  // namespace
@@ -160,8 +146,8 @@ void CmService::forget_socket(CmId& id, int fd) {
 void CmService::update(CmId& id) {
   const auto want = [this, &id](int fd, std::uint32_t events) {
     if (fd < 0) return;
-    watched_[fd] = {id.number()};
-    watch(fd, events);
+    const Watched wanted{id.number(), events};
+    if (std::exchange(watched_[fd], wanted) != wanted) watch(fd, events);
   };
   want(id.listener(), id.has_room() ? EPOLLIN : 0U);
   want(id.link(), id.link_has_unsent() ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -208,7 +194,7 @@ int CmService::time_to_wait(Clock::time_point now) const {
     if (const auto deadline = id->deadline()) consider(*deadline);
   }
   for (const Unidentified& one : unidentified_) {
-    consider(one.is_identified ? now + kNextTry : one.accepted_at + kLongestIntroduction);
+    consider(one.is_identified ? now + kNextCmTry : one.accepted_at + kLongestIntroduction);
   }
   if (door_is_paused_) consider(now + kEnoughTime);
   if (!next) return -1;
@@ -352,9 +338,14 @@ void CmService::accept_at(CmId& listener) {
   if (!listener.has_room()) return;
   UniqueFd socket(accept4(listener.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
-  make_room(Clock::now());
-  Unidentified connection{CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}};
-  add_unidentified(std::move(connection));
+  if (unidentified_.size() >= kMaxUnidentified) {
+    // The oldest one of this host goes. Its request should have come at once.
+    const auto oldest = std::ranges::find_if(unidentified_, &Unidentified::is_local);
+    if (oldest == unidentified_.end()) return;
+    unwatch(oldest->link.fd());
+    unidentified_.erase(oldest);
+  }
+  add_unidentified({CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}});
 }
 
 void CmService::abandon() noexcept {

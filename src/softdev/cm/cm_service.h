@@ -79,6 +79,8 @@ class CmService {
   };
   struct Watched {
     std::uint32_t id = 0;
+    std::uint32_t events = 0;
+    bool operator==(const Watched&) const = default;
   };
 
   void run();

@@ -36,16 +36,6 @@ std::string name_of_port(std::uint16_t port_space, std::uint16_t port) {
   return "rdmacomm/soft0/cm/" + std::to_string(port_space) + "/" + std::to_string(port) + "/";
 }
 
-std::string digits_of(const ibv_gid& gid) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string digits;
-  for (const std::uint8_t byte : gid.raw) {
-    digits += kDigits[byte >> 4];
-    digits += kDigits[byte & 0xf];
-  }
-  return digits;
-}
-
 std::string place_of(const CmAddress& address, bool is_ipv6_only) {
   if (!address.is_any()) return digits_of(address.gid);
   if (address.family == AF_INET) return std::string(kAnyIpv4);

@@ -25,7 +25,6 @@ constexpr std::uint8_t kLinkLayerRate = 17;     // IBV_RATE_200_GBPS, as the por
 constexpr std::uint8_t kPacketLifeTime = 16;    // 0.27 s: the kernel's for RoCE
 constexpr std::uint8_t kExactly = 2;            // a selector of a path record
 constexpr std::uint16_t kDefaultPkey = 0xffff;  // full member of the default partition
-constexpr std::uint8_t kPathHops = 64;
 
 /// A path record as the subnet administrator sends it. Source: InfiniBand specification, chapter 15, PathRecord.
 struct WirePath {
@@ -52,7 +51,7 @@ ib_path_rec_data wire_path(const CmId& id, const CmDevice& device) {
   path.dgid = device.gid(id.target());
   path.sgid = device.gid(id.source());
   path.dlid = path.slid = htobe16(device.lid());
-  path.flow_and_hops = htobe32(kPathHops);
+  path.flow_and_hops = htobe32(kCmHopLimit);
   path.traffic_class = id.traffic_class();
   path.reversible_and_count = 0x80;
   path.pkey = htobe16(kDefaultPkey);
@@ -73,7 +72,7 @@ ib_user_path_rec user_path(const CmId& id, const CmDevice& device) {
   path.reversible = 1;
   path.mtu = IBV_MTU_4096;
   path.pkey = htobe16(kDefaultPkey);
-  path.hop_limit = kPathHops;
+  path.hop_limit = kCmHopLimit;
   path.traffic_class = id.traffic_class();
   path.mtu_selector = path.rate_selector = path.packet_life_time_selector = kExactly;
   path.rate = kLinkLayerRate;
@@ -426,7 +425,18 @@ int UserCm::open(int flags) noexcept {
   }
 }
 
-int UserCm::next_event(int fd, std::byte* out, std::size_t room, std::shared_ptr<CmFile> file) {
+std::shared_ptr<CmFile> UserCm::locked_file_of(int fd) {
+  const std::scoped_lock lock(mutex_);
+  return file_of(fd);
+}
+
+int UserCm::next_event(int fd, const std::byte* in, std::size_t length, std::size_t room) {
+  constexpr std::size_t kLeast = offsetof(rdma_ucm_event_resp, reserved);
+  rdma_ucm_get_event command{};
+  std::memcpy(&command, in, std::min(length, sizeof(command)));
+  const auto file = locked_file_of(fd);
+  if (!file) return EBADF;
+  if (room < kLeast) return ENOSPC;
   for (;;) {
     char byte = 0;
     // Outside the lock, since it may wait for an event. A raw call: the program's own read() may be another.
@@ -438,56 +448,35 @@ int UserCm::next_event(int fd, std::byte* out, std::size_t room, std::shared_ptr
     if (event.id) ++event.id->reported_events;
     if (event.group != 0) service_->count_membership_event(event.group);
     if (event.arrived) event.arrived->request_read();
-    std::memcpy(out, &event.body, std::min(room, sizeof(event.body)));
+    std::memcpy(reinterpret_cast<void*>(command.response), &event.body, std::min(room, sizeof(event.body)));
     return 0;
   }
 }
 
+/// Returns  0, or an errno value.
+int UserCm::execute(int fd, const std::byte* command, std::size_t length) {
+  rdma_ucm_cmd_hdr head{};
+  if (length < sizeof(head)) return EINVAL;
+  std::memcpy(&head, command, sizeof(head));
+  if (head.in > length - sizeof(head)) return EINVAL;
+  const std::byte* const in = command + sizeof(head);
+  if (head.cmd == RDMA_USER_CM_CMD_GET_EVENT) return next_event(fd, in, head.in, head.out);
+  const std::scoped_lock lock(mutex_);
+  const auto file = file_of(fd);
+  if (!file) return EBADF;
+  const std::scoped_lock service_lock(service_->mutex());
+  return Commands(*service_, *this, file, in, head.in, head.out).execute(head.cmd);
+}
+
 ssize_t UserCm::write(int fd, const void* command, std::size_t length) noexcept {
   const int errno_before = errno;
+  int error = ENOMEM;
   try {
-    rdma_ucm_cmd_hdr head{};
-    if (length < sizeof(head)) {
-      errno = EINVAL;
-      return -1;
-    }
-    std::memcpy(&head, command, sizeof(head));
-    const auto* const in = static_cast<const std::byte*>(command) + sizeof(head);
-    int error = 0;
-    if (head.in + sizeof(head) > length) {
-      error = EINVAL;
-    } else if (head.cmd == RDMA_USER_CM_CMD_GET_EVENT) {
-      rdma_ucm_get_event wanted{};
-      std::memcpy(&wanted, in, std::min<std::size_t>(head.in, sizeof(wanted)));
-      std::shared_ptr<CmFile> file;
-      {
-        const std::scoped_lock lock(mutex_);
-        file = file_of(fd);
-      }
-      constexpr std::size_t kLeast = offsetof(rdma_ucm_event_resp, reserved);
-      if (!file) {
-        error = EBADF;
-      } else if (head.out < kLeast) {
-        error = ENOSPC;
-      } else {
-        error = next_event(fd, reinterpret_cast<std::byte*>(wanted.response), head.out, file);
-      }
-    } else {
-      const std::scoped_lock lock(mutex_);
-      const auto file = file_of(fd);
-      if (file) {
-        const std::scoped_lock service_lock(service_->mutex());
-        error = Commands(*service_, *this, file, in, head.in, head.out).execute(head.cmd);
-      } else {
-        error = EBADF;
-      }
-    }
-    errno = error == 0 ? errno_before : error;
-    if (error == 0) return static_cast<ssize_t>(length);
+    error = execute(fd, static_cast<const std::byte*>(command), length);
   } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
   }
-  return -1;
+  errno = error == 0 ? errno_before : error;
+  return error == 0 ? static_cast<ssize_t>(length) : -1;
 }
 
 void UserCm::closed(int fd) noexcept {

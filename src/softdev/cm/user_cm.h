@@ -45,7 +45,9 @@ class UserCm {
  private:
   class Commands;
   [[nodiscard]] std::shared_ptr<CmFile> file_of(int fd) const;
-  [[nodiscard]] int next_event(int fd, std::byte* out, std::size_t room, std::shared_ptr<CmFile> file);
+  [[nodiscard]] std::shared_ptr<CmFile> locked_file_of(int fd);
+  [[nodiscard]] int execute(int fd, const std::byte* command, std::size_t length);
+  [[nodiscard]] int next_event(int fd, const std::byte* in, std::size_t length, std::size_t room);
 
   const DeviceIdentity identity_;
   std::mutex mutex_;  // guards the members below; taken before the service's

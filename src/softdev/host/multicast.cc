@@ -7,7 +7,6 @@
 #include <charconv>
 #include <random>
 #include <set>
-#include <string_view>
 
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
@@ -26,13 +25,7 @@ std::string group_names() {
 /// other socket has the name already.
 /// other socket has the name already.
 std::string name_prefix(const ibv_gid& group) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = group_names();
-  for (const std::uint8_t byte : group.raw) {
-    name += kDigits[byte >> 4];
-    name += kDigits[byte & 15];
-  }
-  return name + "/";
+  return group_names() + digits_of(group) + "/";
 }
 
 /// True if the group has a member or a further group is allowed.

@@ -39,7 +39,7 @@ bool ask_for_unix_sockets(int socket) noexcept {
   return ::send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The abstract name of the socket that `message` describes. Empty: it has none, or belongs to a user who does not count.
+/// The abstract name of the socket that `message` describes. Empty: it has none, or `owners` excludes its user.
 std::string_view name_in(nlmsghdr* message, NamesOf owners) noexcept {
   std::string_view name;
   bool counts = true;
@@ -101,6 +101,16 @@ std::vector<std::string> names_of_all_users(const std::string& prefix) {
 }
 
 }  // namespace
+
+std::string digits_of(const ibv_gid& gid) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string digits;
+  for (const std::uint8_t byte : gid.raw) {
+    digits += kDigits[byte >> 4];
+    digits += kDigits[byte & 0xf];
+  }
+  return digits;
+}
 
 std::vector<std::string> bound_names(const std::string& prefix, NamesOf owners) {
   auto found = names_by_netlink(prefix, owners);

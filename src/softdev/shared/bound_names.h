@@ -1,10 +1,15 @@
 // bound_names.h - lists the abstract UNIX socket names that processes have bound.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <string>
 #include <vector>
 
 namespace rdmacomm::softdev {
+
+/// A GID as a part of a name: 32 digits.
+[[nodiscard]] std::string digits_of(const ibv_gid& gid);
 
 /// Any user may bind any name, so most callers count this user's only.
 enum class NamesOf : bool { kThisUser, kAllUsers };
