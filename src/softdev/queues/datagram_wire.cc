@@ -1,5 +1,7 @@
 #include "softdev/queues/datagram_wire.h"
 
+#include <algorithm>
+
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/host/target_route.h"
@@ -45,6 +47,19 @@ ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) 
 
 void DatagramWire::advance() noexcept {
   for (auto& [name, target] : remote_targets_) target.advance();
+}
+
+bool DatagramWire::has_unsent() const noexcept {
+  return std::ranges::any_of(remote_targets_, [](const auto& one) { return one.second.has_unsent(); });
+}
+
+std::list<TcpDatagrams> DatagramWire::take_unsent() {
+  std::list<TcpDatagrams> senders;
+  for (auto& [name, target] : remote_targets_) {
+    if (target.has_unsent()) senders.push_back(std::move(target));
+  }
+  remote_targets_.clear();
+  return senders;
 }
 
 ExecResult DatagramWire::send_to_group(const ibv_send_wr& wr) noexcept {

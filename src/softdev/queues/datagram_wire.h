@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <utility>
 
@@ -26,6 +27,10 @@ class DatagramWire final : public Wire {
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   void advance() noexcept override;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return 0; }
+  /// True if completed datagrams for other hosts still wait.
+  [[nodiscard]] bool has_unsent() const noexcept;
+  /// Returns their senders, which need the wire no more.
+  [[nodiscard]] std::list<TcpDatagrams> take_unsent();
 
  private:
   ExecResult send_to_group(const ibv_send_wr& wr) noexcept;

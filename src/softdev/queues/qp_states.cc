@@ -1,6 +1,7 @@
 // The life of a queue pair: creation, states and end.
 #include <bit>
 #include <cerrno>
+#include <list>
 #include <mutex>
 #include <utility>
 
@@ -169,6 +170,10 @@ void SoftQp::publish_attributes() noexcept {
 
 LocalEnd SoftQp::own_end() noexcept {
   return {&premises_.local, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
+}
+
+DatagramWire* SoftQp::datagram_wire() noexcept {
+  return service_ == Service::kDatagram ? static_cast<DatagramWire*>(wire_.get()) : nullptr;
 }
 
 /// The wire to the queue pair in the attributes.
@@ -368,13 +373,16 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
 
 void SoftQp::destroy() {
   initiators_.end_service();
+  std::list<TcpDatagrams> unsent;
   {
     const std::scoped_lock guard(send_lock_);
     end_link(*view_.shared, state_, await_visibility);
     flush_pending();
+    if (DatagramWire* const wire = datagram_wire()) unsent = wire->take_unsent();
     wire_.reset();
     tcp_.end_sends_locked();
   }
+  if (!unsent.empty()) premises_.tcp.send_last(std::move(unsent));
   premises_.tcp.forget_target(qp_base.qp_num, false);
   send_queue_.detach(*this);
   recv_queue_.detach(*this);

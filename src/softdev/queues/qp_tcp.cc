@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "softdev/memory/requests.h"
+#include "softdev/queues/datagram_wire.h"
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
@@ -38,6 +39,13 @@ void QpTcp::advance() noexcept {
     qp_.wire_->advance();
   }
   qp_.notify_sender(reported);
+}
+
+bool QpTcp::has_unsent_datagrams() noexcept {
+  if (qp_.service_ != Service::kDatagram) return false;
+  const BiasedTry guard(qp_.send_lock_);
+  const DatagramWire* const wire = guard ? qp_.datagram_wire() : nullptr;
+  return wire != nullptr && wire->has_unsent();
 }
 
 void QpTcp::start_locked() noexcept {

@@ -44,6 +44,7 @@ class QpTcp final : public TcpOwner {
   [[nodiscard]] bool connects() noexcept override;
   [[nodiscard]] bool is_one_way() noexcept override;
   void advance() noexcept override;
+  [[nodiscard]] bool has_unsent_datagrams() noexcept override;
   void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept override;
   [[nodiscard]] bool note_executed(TcpConnection& connection, std::uint32_t done) noexcept override;
   [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept override;

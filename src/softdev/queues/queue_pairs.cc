@@ -93,6 +93,12 @@ std::shared_ptr<TcpOwner> QueuePairs::tcp_owner(std::uint32_t qpn) {
   return qp == nullptr ? nullptr : qp->as_tcp_owner();
 }
 
+std::vector<std::shared_ptr<TcpOwner>> QueuePairs::tcp_owners() {
+  std::vector<std::shared_ptr<TcpOwner>> owners;
+  for (const auto& qp : all()) owners.push_back(qp->as_tcp_owner());
+  return owners;
+}
+
 bool QueuePairs::owns(std::uint32_t qpn) {
   const std::scoped_lock lock(mutex_);
   return std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number) != blocks_.end();

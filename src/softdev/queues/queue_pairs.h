@@ -29,6 +29,7 @@ class QueuePairs final : public TcpOwners {
   [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<TcpOwner> tcp_owner(std::uint32_t qpn) override;
+  [[nodiscard]] std::vector<std::shared_ptr<TcpOwner>> tcp_owners() override;
   /// True if the number belongs to this context, in use or not.
   [[nodiscard]] bool owns(std::uint32_t qpn);
   /// True if other processes of this host find the number by the name of its block. If false, another user has taken

@@ -29,6 +29,7 @@
 
 namespace rdmacomm::softdev {
 
+class DatagramWire;
 class MrTable;
 class SoftCq;
 class SoftSrq;
@@ -187,6 +188,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void fail_locked() noexcept;
   void fail_sends_locked() noexcept;
   [[nodiscard]] std::unique_ptr<Wire> make_wire(int& error);
+  /// nullptr: it is no queue pair for datagrams, or cannot send yet.
+  [[nodiscard]] DatagramWire* datagram_wire() noexcept;
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;

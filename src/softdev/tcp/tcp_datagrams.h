@@ -24,6 +24,8 @@ class TcpDatagrams {
   [[nodiscard]] ExecResult send(const ibv_send_wr& wr, std::uint32_t bytes);
   /// Connects and sends, without waiting.
   void advance();
+  /// True if completed datagrams still wait in the local buffer.
+  [[nodiscard]] bool has_unsent() const noexcept { return unsent() != 0; }
 
  private:
   void connect();

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/biased_lock.h"
 #include "base/unique_fd.h"
@@ -64,6 +65,8 @@ class TcpOwner {
   [[nodiscard]] virtual bool is_one_way() noexcept = 0;
   /// Continues requests to other hosts when a socket can send or receive.
   virtual void advance() noexcept = 0;
+  /// True if completed datagrams for other hosts still wait.
+  [[nodiscard]] virtual bool has_unsent_datagrams() noexcept = 0;
 
   /// Uses this connection from now on. Takes the answers of the previous one first.
   virtual void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept = 0;
@@ -96,6 +99,7 @@ class TcpOwners {
 
   /// Returns  nullptr: no queue pair has this number.
   [[nodiscard]] virtual std::shared_ptr<TcpOwner> tcp_owner(std::uint32_t qpn) = 0;
+  [[nodiscard]] virtual std::vector<std::shared_ptr<TcpOwner>> tcp_owners() = 0;
   /// The socket that holds the port of the block of `qpn`, for a listener. Not valid: the port could not be taken, its
   /// socket was handed out before, or the caller is in another network namespace.
   [[nodiscard]] virtual UniqueFd take_port(std::uint32_t qpn) = 0;

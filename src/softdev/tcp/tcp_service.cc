@@ -55,8 +55,8 @@ constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
 // Pauses after such a poll without result. Reading a socket locks it, and incoming packets wait for this lock.
 constexpr int kPauses = 8;
-// Time limit of exit() for sending the last answers.
-constexpr std::chrono::milliseconds kLastAnswersTime{500};
+// Time limit of exit() for sending the last answers and datagrams.
+constexpr std::chrono::milliseconds kLastMessagesTime = TcpLastDatagrams::kTime;
 // An answer waits for at most this number of polls with a result, from any connection.
 constexpr std::uint32_t kMaxOwingPolls = 16;
 
@@ -73,7 +73,7 @@ int TcpService::start() {
   if (epoll_) return 0;
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return errno;
-  for (WakeEvent* const event : {&wake_, &last_answers_sent_}) {
+  for (WakeEvent* const event : {&wake_, &last_messages_sent_}) {
     auto made = WakeEvent::create();
     if (!made) return made.code().value();
     *event = std::move(*made);
@@ -84,7 +84,7 @@ int TcpService::start() {
   if (error != 0) {
     epoll_.reset();
   } else {
-    at_exit_.emplace([this] { await_last_answers(); });
+    at_exit_.emplace([this] { await_last_messages(); });
   }
   return error;
 }
@@ -207,6 +207,12 @@ void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
   for (const std::uint64_t id : concerned) (void)advance(id);
 }
 
+void TcpService::send_last(std::list<TcpDatagrams>&& senders) {
+  const std::scoped_lock lock(mutex_);
+  last_datagrams_.add(std::move(senders));
+  wake_thread();
+}
+
 bool TcpService::leave_sockets_to_polls() noexcept {
   const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
   const bool polled = polls - polls_seen_ >= kManyPolls;
@@ -227,7 +233,7 @@ bool TcpService::leave_sockets_to_polls() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) {
     answer_owed(true);  // requests that would carry the answers may be waiting for a receive
-    send_last_answers();
+    send_last_messages();
   }
   return true;
 }
@@ -247,38 +253,57 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
 }
 
 /// Called at the end of the process. A signal handler may have called exit() while this thread held mutex_, a send
-/// queue's lock or the allocator's lock. So the service's thread sends the last answers, and this function waits for it
-/// at most kLastAnswersTime.
-void TcpService::await_last_answers() noexcept {
-  const Clock::time_point give_up_at = Clock::now() + kLastAnswersTime;
+/// queue's lock or the allocator's lock. So the service's thread sends the last messages, and this function waits for
+/// it at most kLastMessagesTime.
+void TcpService::await_last_messages() noexcept {
+  const Clock::time_point give_up_at = Clock::now() + kLastMessagesTime;
   process_ends_.store(true);
   wake_thread();
-  pollfd sent{last_answers_sent_.fd(), POLLIN, 0};
-  for (auto left = kLastAnswersTime; left.count() > 0;) {
+  pollfd sent{last_messages_sent_.fd(), POLLIN, 0};
+  for (auto left = kLastMessagesTime; left.count() > 0;) {
     if (::poll(&sent, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
     left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up_at - Clock::now());
   }
 }
 
-void TcpService::send_last_answers() noexcept {
-  if (!process_ends_.exchange(false)) return;
+void TcpService::send_last_messages() noexcept {
+  if (!process_ends_) return;
   answer_owed(true);
-  last_answers_sent_.signal();
+  if (!last_datagrams_.empty() || has_unsent_datagrams()) return;
+  process_ends_ = false;
+  last_messages_sent_.signal();
+}
+
+/// Continues the datagrams of all queue pairs. Returns true if some are still unsent.
+bool TcpService::has_unsent_datagrams() noexcept {
+  bool has_unsent = false;
+  for (const auto& owner : premises_.owners.tcp_owners()) {
+    if (!owner->has_unsent_datagrams()) continue;
+    owner->advance();
+    has_unsent = owner->has_unsent_datagrams() || has_unsent;
+  }
+  return has_unsent;
 }
 
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   if (woken_.exchange(false)) wake_.clear();
-  send_last_answers();  // after answer_owed()
+  send_last_messages();  // after answer_owed()
   pause_ms_ = pause();  // after answer_owed(), which may have added something to wait for
+}
+
+/// Nobody adds a last datagram after stop().
+bool TcpService::is_over() noexcept {
+  if (!stopping_.load(std::memory_order_relaxed)) return false;
+  const std::scoped_lock lock(mutex_);
+  return last_datagrams_.empty();
 }
 
 void TcpService::run() {
   std::array<epoll_event, kMaxEvents> events{};
-  while (!stopping_.load(std::memory_order_relaxed)) {
+  while (!is_over()) {
     if (leave_sockets_to_polls()) continue;
-    if (stopping_.load(std::memory_order_relaxed))
-      break;  // leave_sockets_to_polls() may have consumed the wake-up from stop()
+    if (is_over()) break;  // leave_sockets_to_polls() may have consumed the wake-up from stop()
     const int ready = epoll_wait(epoll_.get(), events.data(), kMaxEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
@@ -373,7 +398,7 @@ void TcpService::hurry_thread() noexcept {
 
 int TcpService::pause() {
   if (!busy_.empty() || has_arrivals_.load(std::memory_order_relaxed)) return 0;
-  if (!waiting_.empty()) return kReceivePauseMs;
+  if (!waiting_.empty() || !last_datagrams_.empty() || process_ends_) return kReceivePauseMs;
   if (is_full_) return kFullPauseMs;
   return greeting_.empty() && paused_listeners_.empty() ? -1 : kGreetingPauseMs;
 }
@@ -391,6 +416,7 @@ void TcpService::handle_all(std::span<const epoll_event> events) {
   receive_arrivals();
   for (const epoll_event& event : events) handle(event.data.u64, event.events);
   receive_arrivals();
+  last_datagrams_.advance();
   advance_waiting();
   if (is_full_ && has_room_for_another()) accept_again();
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include "base/wake_event.h"
 #include "softdev/common/at_exit.h"
 #include "softdev/tcp/tcp_addresses.h"
+#include "softdev/tcp/tcp_last_datagrams.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "softdev/tcp/tcp_served.h"
 #include "softdev/tcp/tcp_socket.h"
@@ -85,6 +87,8 @@ class TcpService {
 
   [[nodiscard]] const TcpPremises& premises() const noexcept { return premises_; }
 
+  /// Sends the datagrams that a queue pair has left, see TcpLastDatagrams.
+  void send_last(std::list<TcpDatagrams>&& senders);
   /// Ends the connections of queue pair `qpn`. comes_again: their peers shall try to connect again.
   void forget_target(std::uint32_t qpn, bool comes_again);
 
@@ -109,11 +113,13 @@ class TcpService {
   [[nodiscard]] bool is_served_at(int listener, const ibv_gid& address);
   [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
+  [[nodiscard]] bool is_over() noexcept;
   bool leave_sockets_to_polls() noexcept;
   void take_back_from_pollers(Clock::time_point now) noexcept;
   void get_ready_to_sleep() noexcept;
-  void await_last_answers() noexcept;
-  void send_last_answers() noexcept;
+  void await_last_messages() noexcept;
+  void send_last_messages() noexcept;
+  [[nodiscard]] bool has_unsent_datagrams() noexcept;
   void hurry_thread() noexcept;
   void wake_thread() noexcept;
   void handle_all(std::span<const epoll_event> events);
@@ -148,7 +154,7 @@ class TcpService {
   std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found another thread at work
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
-  std::atomic<bool> process_ends_{false};   // the thread must send owed answers, then signal last_answers_sent_
+  std::atomic<bool> process_ends_{false};  // the thread must send what is left, then signal last_messages_sent_
   std::atomic<bool> read_by_polls_{false};  // the thread sleeps, 1 ms at a time; changes under mutex_
   // For the thread only.
   std::uint32_t polls_seen_ = 0;
@@ -158,7 +164,7 @@ class TcpService {
 
   UniqueFd epoll_;
   WakeEvent wake_;
-  WakeEvent last_answers_sent_;
+  WakeEvent last_messages_sent_;
   std::thread thread_;
   std::mutex start_mutex_;                       // may be taken with a send queue's lock held; guards
   std::map<std::uint16_t, Listener> listeners_;  // by port
@@ -173,6 +179,7 @@ class TcpService {
   std::set<std::uint64_t> over_;      // only waiting for the peer to close
   std::set<std::uint64_t> senders_;   // targets of datagrams
   std::set<int> paused_listeners_;    // listeners with connections that could not be accepted
+  TcpLastDatagrams last_datagrams_;
   bool is_full_ = false;              // because too many connections were not identified
   Clock::time_point unidentified_due_{};
   std::uint64_t next_id_ = 1;

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "softdev/local/few_descriptors.h"
@@ -15,6 +17,7 @@
 #include "softdev/queues/datagrams.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_raw_client.h"
+#include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -28,12 +31,12 @@ struct Sender {
   Node node;
   Memory memory{node, kDatagramBytes};
   Qp qp{node, {.type = IBV_QPT_UD, .depth = kManyDatagrams}};
-  ManualPeer peer;
   Address to_peer{node};
+  std::uint32_t target;
 
-  Sender() { qp.get_ready(); }
+  explicit Sender(const ManualPeer& peer) : target(peer.number) { qp.get_ready(); }
   void post(std::uint32_t number) {
-    ibv_send_wr wr = datagram(number, to_peer, peer.number);
+    ibv_send_wr wr = datagram(number, to_peer, target);
     wr.opcode = IBV_WR_SEND_WITH_IMM;
     wr.imm_data = number;
     ASSERT_EQ(qp.post(wr, memory.slice(0, kDatagramBytes)), 0);
@@ -42,11 +45,12 @@ struct Sender {
 
 /// The kernel first repeats the first packet of a connection after a second.
 TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
-  Sender sender;
+  const ManualPeer peer;
+  Sender sender(peer);
   // One connection waits to be accepted, and no other fits in the queue: the kernel drops the packets of further
   // clients.
-  ASSERT_EQ(listen(sender.peer.listener.get(), 0), 0);
-  const UniqueFd first = connect_raw(sender.peer.number);
+  ASSERT_EQ(listen(peer.listener.get(), 0), 0);
+  const UniqueFd first = connect_raw(peer.number);
   ASSERT_TRUE(first);
   for (std::uint32_t number = 0; number < kManyDatagrams; ++number) sender.post(number);
   const auto both_were_lost = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
@@ -54,8 +58,8 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
   while (std::chrono::steady_clock::now() < both_were_lost) done += sender.qp.poll().size();
   EXPECT_LT(done, kManyDatagrams);
 
-  (void)sender.peer.accept();
-  const UniqueFd its_datagrams = sender.peer.accept();
+  (void)peer.accept();
+  const UniqueFd its_datagrams = peer.accept();
   EXPECT_EQ(hear<TcpGreeting>(its_datagrams).initiator_qpn, sender.qp.number());
   welcome(its_datagrams);
   for (std::uint32_t number = 0; number < kManyDatagrams; ++number) {
@@ -64,6 +68,38 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
     (void)hear<std::array<std::byte, kDatagramBytes>>(its_datagrams);
   }
   for (; done < kManyDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+}
+
+/// Datagram `number` must arrive, although its sender ends as soon as it is complete.
+void expect_last_datagram(const ManualPeer& peer, std::uint32_t number) {
+  const UniqueFd its_datagrams = peer.accept();
+  EXPECT_EQ(hear<TcpGreeting>(its_datagrams).service, Service::kDatagram);
+  welcome(its_datagrams);
+  EXPECT_EQ(hear<TcpRequest>(its_datagrams).immediate, number);
+  (void)hear<TcpDatagramAddress>(its_datagrams);
+  (void)hear<std::array<std::byte, kDatagramBytes>>(its_datagrams);
+  EXPECT_TRUE(is_closed(its_datagrams));
+}
+
+TEST(TcpDatagrams, AreSentAfterTheirQueuePairHasEnded) {
+  const ManualPeer peer;
+  std::jthread ending([&peer] {
+    Sender sender(peer);
+    sender.post(5);
+    EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+  });  // destroys the queue pair and closes the device
+  expect_last_datagram(peer, 5);
+}
+
+TEST(TcpDatagrams, AreSentBeforeTheProcessEnds) {
+  const ManualPeer peer;
+  const rdmacomm::testing::ForkedChild child([&peer](int) {
+    auto* const sender = new Sender(peer);  // never destroyed
+    sender->post(6);
+    EXPECT_EQ(sender->qp.next().status, IBV_WC_SUCCESS);
+    std::exit(0);
+  });
+  expect_last_datagram(peer, 6);
 }
 
 // ---- More senders than there is room for
@@ -100,9 +136,10 @@ void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_
 
 /// A posting thread may hold the send queue for seconds, while it looks for a stopped process on this host.
 TEST(TcpDatagrams, OfABusySenderDelayNoOther) {
-  Sender sender;
+  const ManualPeer peer;
+  Sender sender(peer);
   sender.post(0);
-  UniqueFd its_datagrams = sender.peer.accept();
+  UniqueFd its_datagrams = peer.accept();
   (void)hear<TcpGreeting>(its_datagrams);
   welcome(its_datagrams);
   EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
