@@ -108,6 +108,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   void push(rdma_ucm_event_resp body);
   [[nodiscard]] int take_device();
   [[nodiscard]] CmMessage message(CmKind kind) const;
+  void put_queue_pair(CmMessage& message, std::uint32_t qpn) const;
   [[nodiscard]] int put_private(CmMessage& message, const std::uint8_t* data, std::uint8_t length,
                                 std::uint8_t room) const;
   [[nodiscard]] int open_link();

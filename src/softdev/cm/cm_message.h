@@ -85,9 +85,10 @@ struct CmMessage {
   std::uint8_t traffic_class = 0;
   std::uint8_t private_length = 0;
   std::uint8_t reserved[3] = {};
+  TcpSecret secret{};  ///< kConnect, kAccept: the queue pair's, see TcpPairing; zero: it has none
   std::uint8_t private_data[256] = {};
 };
-static_assert(sizeof(CmMessage) == 336);
+static_assert(sizeof(CmMessage) == 352);
 
 /// True for the first message of a connection attempt: kConnect or kLookUp.
 [[nodiscard]] bool is_request(const CmMessage& message) noexcept;

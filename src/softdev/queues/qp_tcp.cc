@@ -7,6 +7,7 @@
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_service.h"
 #include "verbs/gid.h"
@@ -17,9 +18,16 @@ int QpTcp::connect_locked(const Route& route, std::uint32_t target_qpn, bool sen
   TcpService& service = qp_.premises_.tcp;
   if (const int error = service.serve(number(), route.source); error != 0) return error;
   if (const int error = pairing_.begin(route.target, target_qpn); error != 0) return error;
+  if (const auto secret = take_expected_secret(route.target, target_qpn)) pairing_.expect(*secret);
   is_connected_.store(true, std::memory_order_release);
   if (sends) wire_ = std::make_unique<TcpWire>(service, qp_.own_end(), route, target_qpn, pairing_);
   return 0;
+}
+
+std::optional<TcpSecret> QpTcp::secret() noexcept {
+  const std::scoped_lock guard(qp_.send_lock_);
+  if (!is_connected_.load(std::memory_order_relaxed) && pairing_.draw() != 0) return std::nullopt;
+  return pairing_.own();
 }
 
 void QpTcp::forget_locked() noexcept {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "softdev/host/route.h"
 #include "softdev/tcp/tcp_owner.h"
@@ -25,6 +26,8 @@ class QpTcp final : public TcpOwner {
   /// sends  it has requests of its own
   /// Returns  0, or an errno value.
   [[nodiscard]] int connect_locked(const Route& route, std::uint32_t target_qpn, bool sends);
+  /// The secret that it shows, or will show when it is connected; no value: it is not known.
+  [[nodiscard]] std::optional<TcpSecret> secret() noexcept;
   /// The wire of its own requests; nullptr: they do not go to another host.
   [[nodiscard]] TcpWire* wire() const noexcept { return wire_.get(); }
   /// It has no more requests of its own.

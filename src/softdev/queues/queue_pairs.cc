@@ -13,6 +13,29 @@
 #include "softdev/tcp/tcp_socket.h"
 
 namespace rdmacomm::softdev {
+namespace {
+
+/// The contexts of this process.
+struct Contexts {
+  std::mutex mutex;
+  std::vector<QueuePairs*> all;
+};
+Contexts& contexts() {
+  static auto* const only = new Contexts;  // threads may use it until the process ends
+  return *only;
+}
+
+}  // namespace
+
+QueuePairs::QueuePairs() {
+  const std::scoped_lock lock(contexts().mutex);
+  contexts().all.push_back(this);
+}
+
+QueuePairs::~QueuePairs() {
+  const std::scoped_lock lock(contexts().mutex);
+  std::erase(contexts().all, this);
+}
 
 bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
   // Any block except block 0, because the numbers 0 and 1 have a special meaning in InfiniBand.
@@ -97,6 +120,14 @@ std::vector<std::shared_ptr<TcpOwner>> QueuePairs::tcp_owners() {
   std::vector<std::shared_ptr<TcpOwner>> owners;
   for (const auto& qp : all()) owners.push_back(qp->as_tcp_owner());
   return owners;
+}
+
+std::optional<TcpSecret> QueuePairs::secret_of(std::uint32_t qpn) {
+  const std::scoped_lock lock(contexts().mutex);
+  for (QueuePairs* const context : contexts().all) {
+    if (const auto qp = context->find(qpn)) return qp->secret();
+  }
+  return std::nullopt;
 }
 
 bool QueuePairs::owns(std::uint32_t qpn) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -18,6 +19,12 @@ class SoftQp;
 /// Threads: any.
 class QueuePairs final : public TcpOwners {
  public:
+  QueuePairs();
+  ~QueuePairs() override;
+
+  /// The secret of a queue pair of any context of this process, see QpTcp::secret(). No value, too: none has the number.
+  [[nodiscard]] static std::optional<TcpSecret> secret_of(std::uint32_t qpn);
+
   /// Takes a number that no other queue pair on this host has.
   /// with_port  other hosts must be able to reach it
   /// listener   valid if a new block of numbers was taken: the caller must serve it

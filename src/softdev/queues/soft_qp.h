@@ -150,6 +150,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   /// This queue pair, for requests of other hosts and for connections to them.
   [[nodiscard]] std::shared_ptr<TcpOwner> as_tcp_owner() { return {shared_from_this(), &tcp_}; }
 
+  /// As QpTcp::secret().
+  [[nodiscard]] std::optional<TcpSecret> secret() noexcept { return tcp_.secret(); }
+
   /// Sends an asynchronous event to the application.
   void raise(ibv_event_type type);
   EventSource events;

@@ -9,11 +9,20 @@
 
 namespace rdmacomm::softdev {
 
-int TcpPairing::begin(const ibv_gid& address, std::uint32_t qpn) noexcept {
-  peers_.reset();
-  if (peer_ && verbs::equal(peer_->first, address) && peer_->second == qpn) return 0;
+int TcpPairing::draw() noexcept {
   // A request of this size is never interrupted and returns all bytes: getrandom(2).
   if (getrandom(own_.data(), own_.size(), 0) != static_cast<ssize_t>(own_.size())) return errno;
+  is_drawn_ = true;
+  return 0;
+}
+
+int TcpPairing::begin(const ibv_gid& address, std::uint32_t qpn) noexcept {
+  peers_.reset();
+  const bool is_same = peer_ && verbs::equal(peer_->first, address) && peer_->second == qpn;
+  if (!is_drawn_ && !is_same) {
+    if (const int error = draw(); error != 0) return error;
+  }
+  is_drawn_ = false;
   peer_.emplace(address, qpn);
   return 0;
 }

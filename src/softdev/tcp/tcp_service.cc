@@ -289,7 +289,7 @@ void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   if (woken_.exchange(false)) wake_.clear();
   send_last_messages();  // after answer_owed()
-  pause_ms_ = pause();  // after answer_owed(), which may have added something to wait for
+  pause_ms_ = pause();   // after answer_owed(), which may have added something to wait for
 }
 
 /// Nobody adds a last datagram after stop().

@@ -154,7 +154,7 @@ class TcpService {
   std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found another thread at work
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
-  std::atomic<bool> process_ends_{false};  // the thread must send what is left, then signal last_messages_sent_
+  std::atomic<bool> process_ends_{false};   // the thread must send what is left, then signal last_messages_sent_
   std::atomic<bool> read_by_polls_{false};  // the thread sleeps, 1 ms at a time; changes under mutex_
   // For the thread only.
   std::uint32_t polls_seen_ = 0;
@@ -180,7 +180,7 @@ class TcpService {
   std::set<std::uint64_t> senders_;   // targets of datagrams
   std::set<int> paused_listeners_;    // listeners with connections that could not be accepted
   TcpLastDatagrams last_datagrams_;
-  bool is_full_ = false;              // because too many connections were not identified
+  bool is_full_ = false;  // because too many connections were not identified
   Clock::time_point unidentified_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;

@@ -44,6 +44,25 @@ TEST(TcpPairing, EachPeerGetsItsOwnSecret) {
   EXPECT_NE(pairing.own(), first);
 }
 
+TEST(TcpPairing, AnAnnouncedSecretStaysForTheNextLife) {
+  TcpPairing pairing;
+  ASSERT_EQ(pairing.begin({}, 7), 0);
+  ASSERT_EQ(pairing.draw(), 0);
+  const TcpSecret announced = pairing.own();
+  ASSERT_EQ(pairing.begin({}, 8), 0);
+  EXPECT_EQ(pairing.own(), announced);
+  ASSERT_EQ(pairing.begin({}, 9), 0);
+  EXPECT_NE(pairing.own(), announced) << "for one life only";
+}
+
+TEST(TcpPairing, ThePeersAnnouncedSecretMustBeTheFirst) {
+  TcpPairing pairing;
+  ASSERT_EQ(pairing.begin({}, 7), 0);
+  pairing.expect(kPeers);
+  EXPECT_FALSE(pairing.is_peers(kAnothers));
+  EXPECT_TRUE(pairing.is_peers(kPeers));
+}
+
 /// A queue pair that waits for its peer, played by the test, to connect.
 struct Called {
   WireVariable variable{"tcp"};
