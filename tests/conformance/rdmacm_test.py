@@ -115,7 +115,7 @@ class RdmacmOnInfiniband(ConnectedPrograms):
         self.run_both((*common, "-s"), (*common, "-c"), port, run_options=("--link-layer=ib",))
 
 
-class RdmacmDatagrams(ConnectedPrograms):
+class Udaddy(ConnectedPrograms):
     def test_udaddy(self):
         port = "7174"  # it has no option for it
         common = ("udaddy", "-c", "3", "-C", "20")
@@ -123,6 +123,8 @@ class RdmacmDatagrams(ConnectedPrograms):
         for out in (client, server):
             self.assertIn("return status 0", out)
 
+
+class RdmacmDatagrams(Udaddy):
     def test_mckey(self):
         common = ("mckey", "-m", "239.1.2.3", "-b", self.address, "-C", "10")
         # It writes nothing before it ends, so the sender repeats its messages until the receiver has got all of them.
@@ -132,7 +134,7 @@ class RdmacmDatagrams(ConnectedPrograms):
         self.assertIn("joined", self.output(receiver))
 
 
-class RdmacmBetweenHosts(RdmacmPrograms):
+class BetweenHosts:
     def setUp(self):
         reason = why_not(loss=True)
         if reason:
@@ -140,6 +142,10 @@ class RdmacmBetweenHosts(RdmacmPrograms):
         self.hosts = self.enterContext(Hosts(2))
         self.as_server, self.as_client = (("ip", "netns", "exec", self.hosts[i].namespace) for i in range(2))
         self.address = self.hosts[0].ipv4
+
+
+class RdmacmBetweenHosts(BetweenHosts, RdmacmPrograms, Udaddy):
+    pass
 
 
 class RdmacmOnABadCable(RdmacmBetweenHosts):

@@ -5,8 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 namespace rdmacomm::softdev {
@@ -39,6 +41,24 @@ void CmFile::ring() noexcept {
   if (written != 1) ++silent_;
 }
 
+/// Takes back the bytes of events that were removed. A thread of the program may have read some of them already.
+void CmFile::silence(std::size_t count) noexcept {
+  const std::size_t unwritten = std::min<std::size_t>(count, silent_);
+  silent_ -= static_cast<std::uint32_t>(unwritten);
+  if (count == unwritten) return;
+  // Only the program has the read end. Raw calls, since the program's open() and read() may be others.
+  std::array<char, 32> path{};
+  (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
+  const UniqueFd reader(
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
+  std::array<char, 64> bytes{};
+  for (std::size_t left = reader ? count - unwritten : 0; left > 0;) {
+    const long got = syscall(SYS_read, reader.get(), bytes.data(), std::min(left, bytes.size()));
+    if (got <= 0) return;
+    left -= static_cast<std::size_t>(got);
+  }
+}
+
 void CmFile::push(CmEvent event) {
   events_.push_back(std::move(event));
   ring();
@@ -60,6 +80,7 @@ std::deque<CmEvent> CmFile::remove(const std::function<bool(const CmEvent&)>& wa
   std::deque<CmEvent> kept;
   for (CmEvent& event : events_) (wanted(event) ? taken : kept).push_back(std::move(event));
   events_ = std::move(kept);
+  silence(taken.size());
   return taken;
 }
 

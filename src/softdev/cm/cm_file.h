@@ -48,13 +48,14 @@ class CmFile {
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 
   void push(CmEvent event);
-  /// Takes the next event, after a byte was read. Returns false: there is none, because it was removed.
+  /// Takes the next event, after a byte was read. Returns false: there is none, because it was removed meanwhile.
   [[nodiscard]] bool pop(CmEvent& event);
   /// Takes all events that `wanted` selects.
   [[nodiscard]] std::deque<CmEvent> remove(const std::function<bool(const CmEvent&)>& wanted);
 
  private:
   void ring() noexcept;
+  void silence(std::size_t count) noexcept;
 
   UniqueFd bell_;
   std::uint64_t inode_ = 0;

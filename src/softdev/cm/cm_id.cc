@@ -9,7 +9,9 @@
 #include "softdev/cm/cm_service.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
+#include "softdev/queues/queue_pairs.h"
 #include "softdev/shared/unix_packet.h"
+#include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_socket.h"
 #include "verbs/gid.h"
 
@@ -314,9 +316,14 @@ CmMessage CmId::message(CmKind kind) const {
   return message;
 }
 
+void CmId::put_queue_pair(CmMessage& message, std::uint32_t qpn) const {
+  message.qpn = qpn & kNumberMask;
+  if (!is_datagram()) message.secret = QueuePairs::secret_of(message.qpn).value_or(TcpSecret{});
+}
+
 int CmId::put_private(CmMessage& message, const std::uint8_t* data, std::uint8_t length, std::uint8_t room) const {
   if (length > room) return EINVAL;
-  std::memcpy(message.private_data, data, length);
+  std::copy_n(data, length, message.private_data);
   message.private_length = length;
   return 0;
 }
@@ -336,7 +343,7 @@ int CmId::connect(const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece
   request_.source_port = source_.port;
   request_.target = target_.gid;
   request_.target_port = target_.port;
-  request_.qpn = parameters.qp_num & kNumberMask;
+  put_queue_pair(request_, parameters.qp_num);
   request_.responder_resources = parameters.responder_resources;
   request_.initiator_depth = parameters.initiator_depth;
   request_.flow_control = parameters.flow_control;
@@ -415,11 +422,11 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
   arrived->peer_ = request;
   arrived->arrived_at_ = weak_from_this();
   arrived->state_ = CmState::kRequested;
+  arrived->link_.emplace(std::move(link));
   if (arrived->take_device() != 0) {
     service_.remove(*arrived);
     return;
   }
-  arrived->link_.emplace(std::move(link));
   rdma_ucm_event_resp body = event(CmEventType::kConnectRequest, 0);
   body.id = arrived->number();
   if (is_look_up) {
@@ -449,7 +456,7 @@ int CmId::accept(std::uint64_t uid, const rdma_ucm_conn_param& parameters, const
   const std::uint8_t room = is_datagram() ? kFoundRoom : kAcceptRoom;
   if (const int error = put_private(answer, parameters.private_data, parameters.private_data_len, room); error != 0)
     return error;
-  answer.qpn = parameters.qp_num & kNumberMask;
+  put_queue_pair(answer, parameters.qp_num);
   answer.qkey = parameters.qkey != 0 ? parameters.qkey : kDatagramQkey;
   answer.responder_resources = parameters.responder_resources;
   answer.initiator_depth = parameters.initiator_depth;
@@ -703,6 +710,8 @@ int CmId::queue_pair_attributes(std::uint32_t state, ib_uverbs_qp_attr& attribut
     attributes.path_mtu = IBV_MTU_4096;
     attributes.dest_qp_num = peer_.qpn;
     attributes.rq_psn = peer_.psn;
+    // The program now connects its queue pair.
+    if (peer_.secret != TcpSecret{}) expect_secret(service_.device().gid(target_), peer_.qpn, peer_.secret);
     if (has_acknowledgements && !is_initiator_of_xrc) {
       attributes.qp_attr_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
       attributes.max_dest_rd_atomic = std::min<std::uint8_t>(responder_resources_, kMaxReadDepth);

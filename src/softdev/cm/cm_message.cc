@@ -39,6 +39,7 @@ bool is_valid(const CmMessage& message) noexcept {
   if (message.magic != kCmMagic || message.version != kCmVersion) return false;
   if (message.kind < CmKind::kConnect || message.kind > CmKind::kFound) return false;
   if (message.qpn > kMaxNumber || message.psn > kMaxNumber) return false;
+  if (message.kind == CmKind::kReject && message.status == 0) return false;
   if (message.kind == CmKind::kFound && message.status > static_cast<std::uint8_t>(CmLookUpStatus::kRejected))
     return false;
   if (message.retry_count > 7 || message.rnr_retry_count > 7 || message.ack_timeout > 31) return false;

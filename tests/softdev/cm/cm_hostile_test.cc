@@ -1,0 +1,198 @@
+// Clients on the network that send wrong messages to the connection manager, or the right ones at the wrong time.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "softdev/cm/cm_message.h"
+#include "softdev/cm/cm_scene.h"
+#include "softdev/cm/port_claim.h"
+#include "softdev/shared/unix_packet.h"
+#include "softdev/tcp/tcp_raw_client.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr ibv_gid kLoopback = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+
+/// A listener, and a client that is connected to its host by TCP.
+struct CmClient : ::testing::Test {
+  UserCm cm{DeviceIdentity{.name = "soft0"}};
+  Channel server{cm};
+  std::uint32_t listener = server.listener();
+  UniqueFd socket = connect();
+
+  static UniqueFd connect() {
+    UniqueFd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in address = ipv4(kCmPort);
+    prepare(made);
+    EXPECT_EQ(::connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return made;
+  }
+  [[nodiscard]] CmMessage request() const {
+    CmMessage message;
+    message.kind = CmKind::kConnect;
+    message.port_space = RDMA_PS_TCP;
+    message.family = AF_INET;
+    message.source = message.target = kLoopback;
+    message.source_port = 5;
+    message.target_port = server.port_of(listener);
+    message.qpn = 7;
+    return message;
+  }
+  /// The server must close the connection, and the program must not notice anything.
+  void expect_refusal(const CmMessage& message) {
+    say(socket, message);
+    EXPECT_TRUE(is_closed(socket));
+    EXPECT_FALSE(server.has_event());
+    socket = connect();
+  }
+};
+
+TEST_F(CmClient, IsRefusedIfAFieldIsWrong) {
+  const auto with = [this](auto change) {
+    CmMessage message = request();
+    change(message);
+    expect_refusal(message);
+  };
+  with([](CmMessage& m) { m.magic ^= 1; });
+  with([](CmMessage& m) { m.version = 2; });
+  with([](CmMessage& m) { m.kind = CmKind{0}; });
+  with([](CmMessage& m) { m.kind = CmKind{9}; });
+  with([](CmMessage& m) { m.kind = CmKind::kAccept; });
+  with([](CmMessage& m) { m.kind = CmKind::kDisconnect; });
+  with([](CmMessage& m) { m.qpn = 1U << 24; });
+  with([](CmMessage& m) { m.psn = 1U << 24; });
+  with([](CmMessage& m) { m.retry_count = 8; });
+  with([](CmMessage& m) { m.ack_timeout = 32; });
+  with([](CmMessage& m) { m.family = AF_UNIX; });
+  with([](CmMessage& m) { m.family = AF_INET6; });
+  with([](CmMessage& m) { m.source.raw[15] = 2; });  // another address than the connection's
+  with([](CmMessage& m) { m.target.raw[15] = 2; });
+}
+
+TEST_F(CmClient, ThatSendsHalfAMessageDelaysNobody) {
+  const CmMessage whole = request();
+  ASSERT_EQ(::send(socket.get(), &whole, sizeof(whole) / 2, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(whole) / 2));
+  const UniqueFd other = connect();
+  say(other, whole);
+  server.expect(CmEventType::kConnectRequest);
+  const auto* const rest = reinterpret_cast<const std::byte*>(&whole) + sizeof(whole) / 2;
+  ASSERT_EQ(::send(socket.get(), rest, sizeof(whole) / 2, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(whole) / 2));
+  server.expect(CmEventType::kConnectRequest);
+}
+
+TEST_F(CmClient, CannotTakeAllDescriptorsOfTheServer) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  const UniqueFd last = connect();
+  say(last, request());
+  server.expect(CmEventType::kConnectRequest);
+}
+
+TEST_F(CmClient, WithoutAListenerGetsAnAnswer) {
+  CmMessage message = request();
+  message.target_port = static_cast<std::uint16_t>(message.target_port ^ 1);
+  say(socket, message);
+  const auto answer = hear<CmMessage>(socket);
+  EXPECT_EQ(answer.kind, CmKind::kReject);
+  EXPECT_EQ(answer.status, static_cast<std::uint8_t>(CmReason::kNoListener));
+}
+
+/// A connected identifier, and messages that do not belong to its state.
+TEST_F(CmClient, CannotRejectWithoutAReason) {
+  say(socket, request());
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  ASSERT_EQ(server.accept(id, parameters()), 0);
+  EXPECT_EQ(hear<CmMessage>(socket).kind, CmKind::kAccept);
+  CmMessage reject;
+  reject.kind = CmKind::kReject;
+  say(socket, reject);
+  server.expect(CmEventType::kRejected, static_cast<int>(CmReason::kConsumerDefined));
+}
+
+TEST_F(CmClient, CannotRepeatItsRequest) {
+  say(socket, request());
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  ASSERT_EQ(server.accept(id, parameters()), 0);
+  EXPECT_EQ(hear<CmMessage>(socket).kind, CmKind::kAccept);
+  say(socket, request());
+  server.expect(CmEventType::kRejected, static_cast<int>(CmReason::kConsumerDefined));
+  EXPECT_TRUE(is_closed(socket));
+}
+
+/// A process of this host may name any target.
+TEST_F(CmClient, OfThisHostThatNamesAnotherHostIsRejected) {
+  CmMessage message = request();
+  CmAddress target;
+  target.family = AF_INET;
+  target.gid = message.target;
+  target.port = message.target_port;
+  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, target).front());
+  ASSERT_TRUE(local);
+  message.target.raw[12] = 203;
+  say(local, message);
+  EXPECT_EQ(hear<CmMessage>(local).kind, CmKind::kReject);
+  EXPECT_TRUE(is_closed(local));
+  EXPECT_FALSE(server.has_event());
+}
+
+TEST_F(CmClient, AnsweringItselfHasNoEffect) {
+  say(socket, request());
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  CmMessage ready;
+  ready.kind = CmKind::kReady;
+  say(socket, ready);
+  CmMessage accept;
+  accept.kind = CmKind::kAccept;
+  say(socket, accept);
+  EXPECT_TRUE(is_closed(socket));
+  EXPECT_EQ(server.accept(id, parameters()), EINVAL);
+}
+
+// ---- The secret of the connection
+
+/// The client names queue pair `peer`, whose port the test has.
+TEST_F(CmClient, OnlyTheQueuePairWithItsSecretIsItsPeer) {
+  const WireVariable variable("tcp");
+  Node node;
+  const ManualPeer peer{ManualPeer::Place::kFirst};
+  Qp qp{node};
+  CmMessage message = request();
+  message.qpn = peer.number;
+  message.secret = {1, 2, 3};
+  say(socket, message);
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  ASSERT_EQ(server.attributes(id, IBV_QPS_RTR).dest_qp_num, peer.number);
+  ASSERT_EQ(server.accept(id, parameters("", qp.number())), 0);
+  const TcpSecret told = hear<CmMessage>(socket).secret;
+  EXPECT_NE(told, TcpSecret{});
+  qp.connect_to(peer.number);
+
+  const auto greet = [&](const TcpSecret& secret) {
+    UniqueFd connection = connect_raw(qp.number());
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kConnection;
+    greeting.service = Service::kReliable;
+    greeting.initiator_qpn = peer.number;
+    greeting.target_qpn = qp.number();
+    greeting.token = 77;
+    greeting.secret = secret;
+    say(connection, greeting);
+    for (;;) {
+      const UniqueFd question = peer.accept();
+      if (hear<TcpGreeting>(question).kind != GreetingKind::kConfirm) continue;
+      welcome(question);
+      return hear<TcpWelcome>(connection);
+    }
+  };
+  EXPECT_EQ(greet({9, 9, 9}).answer, Welcome::kRefused) << "although it is the first";
+  const TcpWelcome welcomed = greet(message.secret);
+  EXPECT_EQ(welcomed.answer, Welcome::kYes);
+  EXPECT_EQ(welcomed.secret, told);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

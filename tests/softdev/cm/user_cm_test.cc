@@ -1,0 +1,175 @@
+// Commands to /dev/infiniband/rdma_cm: their checks, and the states in which they are allowed.
+#include "softdev/cm/user_cm.h"
+
+#include <array>
+#include <string>
+
+#include "softdev/cm/cm_scene.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+struct UserCmTest : ::testing::Test {
+  UserCm cm{DeviceIdentity{.name = "soft0"}};
+  Channel channel{cm};
+};
+
+TEST_F(UserCmTest, RefusesWritesThatAreNoCommands) {
+  const std::array<std::byte, 64> zeroes{};
+  for (std::size_t length = 0; length < sizeof(rdma_ucm_cmd_hdr); ++length) {
+    EXPECT_EQ(cm.write(channel.fd, zeroes.data(), length), -1);
+    EXPECT_EQ(errno, EINVAL) << length;
+  }
+  const rdma_ucm_cmd_hdr longer{RDMA_USER_CM_CMD_LISTEN, 8, 0};
+  EXPECT_EQ(cm.write(channel.fd, &longer, sizeof(longer)), -1) << "the command is missing";
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(channel.write(9999, rdma_ucm_listen{}), ENOSYS);
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_GET_OPTION, rdma_ucm_listen{}), ENOSYS);
+}
+
+TEST_F(UserCmTest, RefusesAnswersWithoutRoom) {
+  rdma_ucm_create_id command{};
+  std::uint32_t number = 0;
+  command.response = reinterpret_cast<std::uint64_t>(&number);
+  command.ps = RDMA_PS_TCP;
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_CREATE_ID, command, 3), ENOSPC);
+  EXPECT_EQ(number, 0U);
+}
+
+TEST_F(UserCmTest, RefusesUnknownPortSpaces) {
+  rdma_ucm_create_id command{};
+  command.ps = 0x7777;
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_CREATE_ID, command, sizeof(rdma_ucm_create_id_resp)), EINVAL);
+}
+
+TEST_F(UserCmTest, IdentifiersBelongToTheirChannel) {
+  const Channel other(cm);
+  const std::uint32_t id = channel.create(1);
+  EXPECT_EQ(other.bind(id, ipv4(0)), EINVAL);
+  EXPECT_EQ(channel.bind(id + 1000, ipv4(0)), EINVAL);
+  EXPECT_EQ(channel.bind(id, ipv4(0)), 0);
+}
+
+TEST_F(UserCmTest, RefusesCommandsInOtherStates) {
+  const std::uint32_t id = channel.create(1);
+  EXPECT_EQ(channel.resolve_route(id), EINVAL);
+  EXPECT_EQ(channel.connect(id, parameters()), EINVAL);
+  EXPECT_EQ(channel.accept(id, parameters()), EINVAL);
+  EXPECT_EQ(channel.confirm(id), EINVAL);
+  EXPECT_EQ(channel.reject(id, ""), EINVAL);
+  EXPECT_EQ(channel.disconnect(id), EINVAL);
+  EXPECT_EQ(channel.attributes(id, IBV_QPS_INIT).qp_state, 0U);
+  ASSERT_EQ(channel.listen(id), 0) << "at any address and port";
+  EXPECT_EQ(channel.bind(id, ipv4(0)), EINVAL);
+  EXPECT_EQ(channel.resolve_address(id, ipv4(7)), EINVAL);
+  EXPECT_EQ(channel.listen(id), EINVAL);
+}
+
+TEST_F(UserCmTest, RefusesAddressesOfOtherHosts) {
+  EXPECT_EQ(channel.bind(channel.create(1), ipv4(0, "203.0.113.1")), EADDRNOTAVAIL);
+}
+
+TEST_F(UserCmTest, RefusesAddressesThatAreTooShortOrOfAnotherFamily) {
+  const std::uint32_t id = channel.create(1);
+  rdma_ucm_bind command{};
+  command.id = id;
+  const sockaddr_in address = ipv4(0);
+  std::memcpy(&command.addr, &address, sizeof(address));
+  for (const std::uint16_t size : std::initializer_list<std::uint16_t>{0, 1, 2, 7, 15, 129, 65535}) {
+    command.addr_size = size;
+    EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_BIND, command), EINVAL) << size;
+  }
+  command.addr_size = sizeof(address);
+  const sa_family_t family = AF_UNIX;
+  std::memcpy(&command.addr, &family, sizeof(family));
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_BIND, command), EINVAL);
+}
+
+TEST_F(UserCmTest, PrivateDataHasTheKernelsRoom) {
+  const std::uint32_t listener = channel.listener();
+  const std::uint32_t id = channel.initiator(channel.port_of(listener));
+  EXPECT_EQ(channel.connect(id, parameters(std::string(57, 'x'))), EINVAL);
+  EXPECT_EQ(channel.connect(id, parameters(std::string(56, 'x'))), 0);
+  const auto request = channel.expect(CmEventType::kConnectRequest);
+  EXPECT_EQ(request.param.conn.private_data_len, 56);
+  EXPECT_EQ(channel.accept(request.id, parameters(std::string(197, 'y'))), EINVAL);
+  EXPECT_EQ(channel.reject(request.id, std::string(149, 'z')), EINVAL);
+  EXPECT_EQ(channel.accept(request.id, parameters(std::string(196, 'y'))), 0);
+}
+
+TEST_F(UserCmTest, EventsOfAnIdentifierGoWithIt) {
+  const std::uint32_t id = channel.create(1);
+  ASSERT_EQ(channel.resolve_address(id, ipv4(7)), 0);
+  EXPECT_TRUE(channel.has_event());
+  EXPECT_EQ(channel.destroy(id), 0U);
+  EXPECT_FALSE(channel.has_event());
+}
+
+TEST_F(UserCmTest, AFileWithoutBlockingHasNoEvents) {
+  const int fd = cm.open(O_NONBLOCK);
+  ASSERT_GE(fd, 0);
+  rdma_ucm_event_resp event{};
+  struct {
+    rdma_ucm_cmd_hdr head{RDMA_USER_CM_CMD_GET_EVENT, sizeof(rdma_ucm_get_event), sizeof(rdma_ucm_event_resp)};
+    rdma_ucm_get_event command;
+  } whole{.command = {reinterpret_cast<std::uint64_t>(&event)}};
+  EXPECT_EQ(cm.write(fd, &whole, sizeof(whole)), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  cm.closed(fd);
+  ::close(fd);
+}
+
+TEST_F(UserCmTest, OptionsAreChecked) {
+  const std::uint32_t id = channel.create(1);
+  EXPECT_EQ(channel.set(id, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+  EXPECT_EQ(channel.set(id, RDMA_OPTION_ID_TOS, 1), EINVAL) << "one byte";
+  EXPECT_EQ(channel.set(id, 99, 1), ENOSYS);
+  ASSERT_EQ(channel.bind(id, ipv4(0)), 0);
+  EXPECT_EQ(channel.set(id, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL) << "it has its port";
+}
+
+TEST_F(UserCmTest, OfADescriptorThatIsNoFileOfItsRefuses) {
+  const rdma_ucm_cmd_hdr head{RDMA_USER_CM_CMD_LISTEN, 0, 0};
+  EXPECT_EQ(cm.write(0, &head, sizeof(head)), -1);
+  EXPECT_EQ(errno, EBADF);
+  channel.close();
+  EXPECT_EQ(cm.write(channel.fd, &head, sizeof(head)), -1);
+  EXPECT_EQ(errno, EBADF);
+}
+
+// ---- Multicast groups
+
+TEST_F(UserCmTest, JoinsAndLeavesGroups) {
+  const std::uint32_t id = channel.create(1, RDMA_PS_UDP);
+  const sockaddr_in group = ipv4(0, "239.1.2.3");
+  ASSERT_EQ(channel.resolve_address(id, group), 0);
+  channel.expect(CmEventType::kAddressResolved);
+  rdma_ucm_join_mcast command{};
+  command.id = id;
+  command.uid = 55;
+  command.addr_size = sizeof(group);
+  std::memcpy(&command.addr, &group, sizeof(group));
+  const auto membership = channel.ask<rdma_ucm_create_id_resp>(RDMA_USER_CM_CMD_JOIN_MCAST, command).id;
+  const auto joined = channel.expect(CmEventType::kMulticastJoin);
+  EXPECT_EQ(joined.uid, 55U);
+  EXPECT_EQ(joined.param.ud.qp_num, 0xffffffU);
+  EXPECT_EQ(joined.param.ud.ah_attr.grh.dgid[12], 239);
+  rdma_ucm_destroy_id leave{};
+  leave.id = membership;
+  EXPECT_EQ(channel.ask<rdma_ucm_destroy_id_resp>(RDMA_USER_CM_CMD_LEAVE_MCAST, leave).events_reported, 1U);
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_LEAVE_MCAST, leave, sizeof(rdma_ucm_destroy_id_resp)), EINVAL);
+}
+
+TEST_F(UserCmTest, OnlyGroupsAreJoined) {
+  const std::uint32_t id = channel.create(1, RDMA_PS_UDP);
+  const sockaddr_in address = ipv4(0);
+  ASSERT_EQ(channel.bind(id, address), 0);
+  rdma_ucm_join_mcast command{};
+  command.id = id;
+  command.addr_size = sizeof(address);
+  std::memcpy(&command.addr, &address, sizeof(address));
+  EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_JOIN_MCAST, command, sizeof(rdma_ucm_create_id_resp)), EINVAL);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
