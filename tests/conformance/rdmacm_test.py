@@ -16,7 +16,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-from foreign_programs_test import RUN, SECONDS, ForeignProgramTest  # noqa: E402
+from foreign_programs_test import BIN, RUN, SECONDS, ForeignProgramTest  # noqa: E402
 from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 
@@ -101,6 +101,18 @@ class RdmacmPrograms(ConnectedPrograms):
                 port = self.port()
                 common = (program, "-R", "-d", "soft0", "-n", "100", "-p", port)
                 self.run_both(common, (*common, self.address), port)
+
+    def test_library(self):
+        """The programs of this project, whose connections rdma_cm makes."""
+        for program in ("ping_pong_test", "lat_bw_benchmark"):
+            with self.subTest(program):
+                port = self.port()
+                common = (os.path.join(BIN, program), "--connector=cm", "--device=soft0", f"--port={port}")
+                short = ("--iterations=10",) if program == "ping_pong_test" else \
+                    ("--iterations=10", "--rounds=1", "--sizes=8,64K", "--verify")
+                out, _ = self.run_both((*common, "--role=server"),
+                                       (*common, "--role=client", f"--server={self.address}", *short), port)
+                self.assertRegex(out, r"COMPARE_SWAP +ok|write +")
 
     def test_no_listener(self):
         out, _ = self.start_in(self.as_client, "rping", "-c", "-a", self.address, "-p", self.port(),

@@ -9,7 +9,9 @@ namespace rdmacomm::contract {
 namespace {
 
 // Source: drivers/infiniband/sw/rxe/rxe.h (RXE_VENDOR_ID) of the kernel.
-constexpr std::uint32_t kRxeVendor = 0xffffff;
+constexpr std::uint32_t kSoftwareVendor = 0xffffff;
+constexpr std::uint32_t kRxePart = 0;
+constexpr std::uint32_t kSoft0Part = 1;  // the library's own soft0 is known without it; softdev-run's is not
 
 constexpr std::array kTraits = {
     TraitRow{
@@ -244,12 +246,13 @@ std::string_view rdma_link_type(DeviceKind kind) {
 }
 
 DeviceKind kind_of(bool is_soft0, ibv_transport_type transport, const ibv_device_attr& attributes) {
-  if (is_soft0) {
+  const bool is_software = attributes.vendor_id == kSoftwareVendor;
+  if (is_soft0 || (is_software && attributes.vendor_part_id == kSoft0Part)) {
     const char* const wire = std::getenv(softdev::kTcpVariable);
     return wire != nullptr && std::string_view(wire) == "tcp" ? DeviceKind::kSoft0Tcp : DeviceKind::kSoft0;
   }
   if (transport == IBV_TRANSPORT_IWARP) return DeviceKind::kIwarp;
-  return attributes.vendor_id == kRxeVendor ? DeviceKind::kRxe : DeviceKind::kHardware;
+  return is_software && attributes.vendor_part_id == kRxePart ? DeviceKind::kRxe : DeviceKind::kHardware;
 }
 
 std::string Codes::to_text() const {

@@ -19,7 +19,7 @@ class CmStream;
 /// A Connector by rdma_cm, without a TCP connection. Its messages are sent over a queue pair of its own, and each queue
 /// pair of the endpoint becomes a connection of rdma_cm. iWARP can be connected only in this way. On InfiniBand, only
 /// rdma_cm asks the subnet manager for the path. How to choose: docs/addressing.md "TCP or rdma_cm".
-/// Needs a kernel device and rdma_cm (/dev/infiniband/rdma_cm); soft0 has none.
+/// Needs rdma_cm (/dev/infiniband/rdma_cm) and one of its devices. For soft0 that is the case under softdev-run only.
 class CmConnector final : public Connector {
  public:
   /// Connects to a server that listens by CmListener. Tries every address of the host, and repeats this while no

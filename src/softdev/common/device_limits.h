@@ -6,6 +6,7 @@
 namespace rdmacomm::softdev {
 
 inline constexpr std::uint32_t kVendorId = 0xffffff;  ///< no vendor has this number; the kernel's rxe reports it, too
+inline constexpr std::uint32_t kVendorPartId = 1;     ///< rxe reports 0
 inline constexpr std::uint32_t kMaxMessageBytes = 1U << 30;
 inline constexpr int kMaxQueueDepth = 1 << 15;
 inline constexpr int kMaxSge = 32;

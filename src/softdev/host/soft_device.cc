@@ -46,6 +46,7 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.node_guid = htobe64(device_guid(identity.index));
   attributes.sys_image_guid = htobe64(device_guid(0));
   attributes.vendor_id = kVendorId;
+  attributes.vendor_part_id = kVendorPartId;
   attributes.max_mr_size = std::uint64_t{1} << 40;
   attributes.page_size_cap = 4096;
   attributes.max_qp = kMaxQueuePairs;
