@@ -138,12 +138,19 @@ class Udaddy(ConnectedPrograms):
 
 class RdmacmDatagrams(Udaddy):
     def test_mckey(self):
-        common = ("mckey", "-m", "239.1.2.3", "-b", self.address, "-C", "10")
-        # It writes nothing before it ends, so the sender repeats its messages until the receiver has got all of them.
-        receiver = self.start_in(self.as_server, *common)
-        while receiver.poll() is None:
-            self.output(self.start_in(self.as_client, *common, "-s"))
-        self.assertIn("joined", self.output(receiver))
+        def command(host, group):
+            return ("mckey", "-m", group, "-C", "10", "-b", self.own_address(host, group))
+        groups = ("239.1.2.3", "ff0e::1:2:3")
+        receivers = [self.start_in(self.as_server, *command(0, group)) for group in groups]
+        # They write nothing before they end. So the senders repeat their messages until the receivers have all of them.
+        while any(receiver.poll() is None for receiver in receivers):
+            for sender in [self.start_in(self.as_client, *command(1, group), "-s") for group in groups]:
+                self.output(sender)
+        for receiver in receivers:
+            self.assertIn("joined", self.output(receiver))
+
+    def own_address(self, _host, group):
+        return "::1" if ":" in group else self.address
 
 
 class BetweenHosts:
@@ -155,8 +162,11 @@ class BetweenHosts:
         self.as_server, self.as_client = (("ip", "netns", "exec", self.hosts[i].namespace) for i in range(2))
         self.address = self.hosts[0].ipv4
 
+    def own_address(self, host, group):
+        return self.hosts[host].ipv6 if ":" in group else self.hosts[host].ipv4
 
-class RdmacmBetweenHosts(BetweenHosts, RdmacmPrograms, Udaddy):
+
+class RdmacmBetweenHosts(BetweenHosts, RdmacmPrograms, RdmacmDatagrams):
     pass
 
 

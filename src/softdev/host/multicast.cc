@@ -23,7 +23,6 @@ std::string group_names() {
 
 /// The common part of the names of all members of a group. The queue pair's number and a random number follow it, so no
 /// other socket has the name already.
-/// other socket has the name already.
 std::string name_prefix(const ibv_gid& group) {
   return group_names() + digits_of(group) + "/";
 }
@@ -39,11 +38,12 @@ bool has_room(const ibv_gid& group) {
 
 }  // namespace
 
-int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
+int Memberships::join(std::uint32_t qpn, const ibv_gid& group, bool& is_new) {
   if (!is_multicast(group)) return EINVAL;
   const std::string prefix = name_prefix(group);
   const std::scoped_lock lock(mutex_);
-  if (by_group_.contains(prefix)) return 0;  // like the kernel
+  is_new = !by_group_.contains(prefix);
+  if (!is_new) return 0;  // like the kernel
   if (!has_room(group)) return ENOMEM;
   UniqueFd socket =
       bind_to(std::string(1, '\0') + prefix + std::to_string(qpn) + "/" + std::to_string(std::random_device{}()));

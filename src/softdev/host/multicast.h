@@ -22,8 +22,9 @@ inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 /// Threads: any.
 class Memberships {
  public:
+  /// is_new   set to false if it was a member already, which is no error
   /// Returns  0, or an errno value. EINVAL: not a multicast GID. ENOMEM: the host has the maximum number of groups.
-  [[nodiscard]] int join(std::uint32_t qpn, const ibv_gid& group);
+  [[nodiscard]] int join(std::uint32_t qpn, const ibv_gid& group, bool& is_new);
   /// Returns  0; EINVAL: not a member.
   [[nodiscard]] int leave(const ibv_gid& group);
   [[nodiscard]] bool empty();

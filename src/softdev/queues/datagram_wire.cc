@@ -4,6 +4,7 @@
 
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
+#include "softdev/host/soft_device.h"
 #include "softdev/host/target_route.h"
 #include "softdev/local/peer.h"
 #include "softdev/memory/requests.h"
@@ -11,6 +12,10 @@
 #include "softdev/queues/queue_pairs.h"
 
 namespace rdmacomm::softdev {
+
+bool groups_span_hosts(const Premises& premises) noexcept {
+  return premises.tcp_use != TcpUse::kNever && !premises.identity.infiniband;
+}
 
 ExecResult DatagramWire::exec(const ibv_send_wr& wr) noexcept {
   const bool to_all = wr.wr.ud.remote_qpn == kMulticastQpn && SoftAh::from(wr.wr.ud.ah).is_multicast();
@@ -68,6 +73,7 @@ ExecResult DatagramWire::send_to_group(const ibv_send_wr& wr) noexcept {
   for (const std::uint32_t member : members_of(SoftAh::from(wr.wr.ud.ah).attributes.grh.dgid)) {
     (void)targets_.get(member).send_datagram(wr);  // a failure at one member does not affect the others
   }
+  if (groups_span_hosts(premises_)) groups_.send(wr, own_, static_cast<std::uint32_t>(message_bytes(wr)));
   return checked;
 }
 

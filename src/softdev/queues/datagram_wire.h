@@ -11,18 +11,18 @@
 #include "softdev/local/local_wire.h"
 #include "softdev/local/named_targets.h"
 #include "softdev/local/wire.h"
+#include "softdev/queues/premises.h"
+#include "softdev/tcp/group_sender.h"
 #include "softdev/tcp/tcp_datagrams.h"
 
 namespace rdmacomm::softdev {
-
-struct Premises;
 
 /// Sends each request of a datagram queue pair to the target of its address handle and number, or to all members of a
 /// group. Uses TCP for targets on other hosts, and for another user's targets on this host, which share no memory.
 class DatagramWire final : public Wire {
  public:
   DatagramWire(const Premises& premises, const LocalEnd& own)
-      : premises_(premises), nobody_(own, 0), targets_(own), own_(own) {}
+      : premises_(premises), nobody_(own, 0), targets_(own), own_(own), groups_(premises.port) {}
 
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   void advance() noexcept override;
@@ -46,6 +46,7 @@ class DatagramWire final : public Wire {
   static constexpr std::size_t kMaxRemoteTargets = 4096;
   const LocalEnd own_;
   std::map<RemoteTarget, TcpDatagrams> remote_targets_;
+  GroupSender groups_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -52,4 +52,7 @@ struct Premises {
   DeviceThreads& threads;
 };
 
+/// True if multicast groups have members on other hosts, too.
+[[nodiscard]] bool groups_span_hosts(const Premises& premises) noexcept;
+
 }  // namespace rdmacomm::softdev

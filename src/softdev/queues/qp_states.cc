@@ -290,11 +290,18 @@ void SoftQp::fail_sends_locked() noexcept {
 }
 
 int SoftQp::join(const ibv_gid& group) {
-  return service_ == Service::kDatagram ? groups_.join(qp_base.qp_num, group) : EINVAL;
+  if (service_ != Service::kDatagram) return EINVAL;
+  bool is_new = false;
+  if (const int error = groups_.join(qp_base.qp_num, group, is_new); error != 0) return error;
+  // Without a network it is in the group of this host.
+  if (is_new && groups_span_hosts(premises_)) (void)premises_.tcp.join_group(qp_base.qp_num, group);
+  return 0;
 }
 
 int SoftQp::leave(const ibv_gid& group) {
-  return groups_.leave(group);
+  if (const int error = groups_.leave(group); error != 0) return error;
+  premises_.tcp.leave_group(qp_base.qp_num, group);
+  return 0;
 }
 
 int SoftQp::reset() {

@@ -6,11 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
-#include "softdev/host/soft_ah.h"
-#include "softdev/memory/requests.h"
+#include "softdev/tcp/datagram_format.h"
 #include "softdev/tcp/tcp_owner.h"
 #include "softdev/tcp/tcp_service.h"
 #include "verbs/gid.h"
@@ -26,23 +24,6 @@ constexpr int kMaxDatagrams = 256;
 constexpr std::size_t kFirstBuffer = 512;
 /// Time that a datagram waits for a receive.
 constexpr std::chrono::milliseconds kReceivePatience{250};
-
-SoftAh handle_of(const TcpDatagramAddress& address) noexcept {
-  SoftAh ah{};
-  ah.source = address.source;
-  ah.source_lid = address.source_lid;
-  ah.is_routable = address.is_routable != 0;
-  ah.attributes.is_global = address.is_global;
-  ah.attributes.sl = address.service_level;
-  ah.attributes.grh = {address.target, address.flow_label, 0, address.hop_limit, address.traffic_class};
-  return ah;
-}
-
-/// True if a correct peer could have sent it.
-bool is_valid(const TcpRequest& request) noexcept {
-  return is_remote_opcode(request.opcode) && is_send(static_cast<ibv_wr_opcode>(request.opcode)) &&
-         request.length <= kPortMtuBytes;
-}
 
 }  // namespace
 
@@ -80,7 +61,7 @@ TcpStep TcpDatagramTarget::step() {
   if (input_.available() < sizeof(TcpRequest)) return step_of(input_.fill(sizeof(TcpRequest)));
   current_.emplace();
   input_.take(*current_);
-  return is_valid(*current_) ? TcpStep::kGoOn : TcpStep::kBroken;
+  return is_datagram(*current_) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
 /// Rejects a source address that does not belong to the sender, and a Q_Key that would mean "the target's own". A

@@ -5,7 +5,7 @@
 
 #include "softdev/common/device_limits.h"
 #include "softdev/common/path_counts.h"
-#include "softdev/host/soft_ah.h"
+#include "softdev/tcp/datagram_format.h"
 #include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
@@ -14,20 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxUnsent = 256 * 1024;
-
-TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
-  TcpDatagramAddress address;
-  address.source = ah.source;
-  address.target = ah.attributes.grh.dgid;
-  address.flow_label = ah.attributes.grh.flow_label;
-  address.source_lid = ah.source_lid;
-  address.service_level = ah.attributes.sl;
-  address.traffic_class = ah.attributes.grh.traffic_class;
-  address.hop_limit = ah.attributes.grh.hop_limit;
-  address.is_global = ah.attributes.is_global;
-  address.is_routable = ah.is_routable ? 1 : 0;
-  return address;
-}
 
 }  // namespace
 
@@ -50,7 +36,7 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
   if (unsent() == 0) moved_at_ = Clock::now();
   TcpRequest head = head_of(wr, bytes);
   head.key = datagram_key(wr, own_);
-  const TcpDatagramAddress address = address_of(SoftAh::from(wr.wr.ud.ah));
+  const TcpDatagramAddress address = datagram_address_of(SoftAh::from(wr.wr.ud.ah));
   append(&head, sizeof(head));
   append(&address, sizeof(address));
   for (int i = 0; i < wr.num_sge; ++i) append(reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);

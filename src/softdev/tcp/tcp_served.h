@@ -1,6 +1,8 @@
 // tcp_served.h - an object that uses a socket, as TcpService sees it.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -50,6 +52,8 @@ class TcpServed {
   /// The local queue pair `qpn` is not served any more. comes_again: it may be connected again, and the peer shall try
   /// that. Returns false: the connection does not belong to that queue pair.
   virtual bool forget(std::uint32_t /*qpn*/, bool /*comes_again*/) { return false; }
+  /// Queue pair `qpn` leaves a multicast group. Returns false: this is not its membership.
+  virtual bool leave(std::uint32_t /*qpn*/, const ibv_gid& /*group*/) { return false; }
   /// For senders of datagrams, which may have to make room for others: the time when the last datagram was taken,
   /// time_point::min() if none was taken. No value: not a sender of datagrams.
   [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept { return {}; }

@@ -13,6 +13,7 @@
 
 #include "base/spin_lock.h"
 #include "softdev/common/service_thread.h"
+#include "softdev/tcp/group_target.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_link.h"
 #include "softdev/tcp/tcp_owner.h"
@@ -198,13 +199,39 @@ void TcpService::serve_arrival(Arrival arrival) {
 }
 
 void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
+  end_those([=](TcpServed& served) { return served.forget(qpn, comes_again); });
+}
+
+void TcpService::leave_group(std::uint32_t qpn, const ibv_gid& group) {
+  end_those([qpn, &group](TcpServed& served) { return served.leave(qpn, group); });
+}
+
+template <typename Concerns>
+void TcpService::end_those(Concerns&& concerns) {
   if (!active()) return;
   const std::scoped_lock lock(mutex_);
   std::vector<std::uint64_t> concerned;
   for (const auto& [id, watched] : targets_) {
-    if (watched.served->forget(qpn, comes_again)) concerned.push_back(id);
+    if (concerns(*watched.served)) concerned.push_back(id);
   }
   for (const std::uint64_t id : concerned) (void)advance(id);
+}
+
+int TcpService::join_group(std::uint32_t qpn, const ibv_gid& group) {
+  const auto owner = premises_.owners.tcp_owner(qpn);
+  if (owner == nullptr) return EINVAL;
+  {
+    const std::scoped_lock lock(start_mutex_);
+    if (const int error = start(); error != 0) return error;
+    active_.store(true, std::memory_order_release);
+  }
+  UniqueFd socket = softdev::join_group(*this, group);
+  if (!socket) return errno;
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t id = next_id_++;
+  targets_.emplace(id, Watched{std::make_shared<GroupTarget>(*this, std::move(socket), group, *owner)});
+  (void)advance(id);
+  return 0;
 }
 
 void TcpService::send_last(std::list<TcpDatagrams>&& senders) {

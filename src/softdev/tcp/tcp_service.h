@@ -87,6 +87,10 @@ class TcpService {
 
   [[nodiscard]] const TcpPremises& premises() const noexcept { return premises_; }
 
+  /// Other hosts' datagrams to a multicast group are for queue pair `qpn`, too, until leave_group() or its end. Returns
+  /// 0, or an errno value: it gets those of this host only.
+  [[nodiscard]] int join_group(std::uint32_t qpn, const ibv_gid& group);
+  void leave_group(std::uint32_t qpn, const ibv_gid& group);
   /// Sends the datagrams that a queue pair has left, see TcpLastDatagrams.
   void send_last(std::list<TcpDatagrams>&& senders);
   /// Ends the connections of queue pair `qpn`. comes_again: their peers shall try to connect again.
@@ -110,6 +114,8 @@ class TcpService {
   };
 
   int start();
+  template <typename Concerns>
+  void end_those(Concerns&& concerns);
   [[nodiscard]] bool is_served_at(int listener, const ibv_gid& address);
   [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
