@@ -215,7 +215,7 @@ struct RecvEntry {
   enum Memory : std::uint32_t {
     kRegistered = 0,
     kUnregistered = 1,  ///< an lkey was invalid when the receive was posted
-    kGivenUp = 2,       ///< deregistered since then: the initiator must look it up
+    kUncertain = 2,     ///< deregistered since then, or not all of it is registered: the initiator must look it up
   };
   std::uint32_t memory;  ///< Memory
   std::uint64_t total;   ///< bytes of room
