@@ -7,6 +7,7 @@ usage: rdmacm_test.py [TEST...]
 RDMACOMM_BIN names the folder of softdev-run. Needs root for the namespaces; without root those tests are skipped.
 """
 
+import glob
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from foreign_programs_test import BIN, RUN, SECONDS, ForeignProgramTest  # noqa:
 from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 
+PRELOADED_RSOCKETS = glob.glob("/usr/lib/*/rsocket/librspreload.so")  # it replaces the functions of sockets
 LISTENER = re.compile(r" 00010000 .*@rdmacomm/soft0/cm/\d+/(\d+)/")  # the number: it accepts connections
 
 
@@ -87,6 +89,17 @@ class RdmacmPrograms(ConnectedPrograms):
         port = self.port()
         common = ("riostream", "-p", port, "-S", "1000", "-C", "100")
         self.run_both(common, (*common, "-s", self.address), port)
+
+    @unittest.skipUnless(PRELOADED_RSOCKETS, "no librspreload")
+    def test_preloaded_rsockets(self):
+        """A program that knows only sockets."""
+        port = self.port()
+        as_rsockets = ("env", f"LD_PRELOAD={PRELOADED_RSOCKETS[0]}")
+        program = (os.path.join(BIN, "echo_by_sockets"),)
+        before = (self.as_server, self.as_client)
+        self.as_server, self.as_client = ((*where, *as_rsockets) for where in before)
+        out, _ = self.run_both((*program, self.address, port), (*program, self.address, port, "1000000"), port)
+        self.assertIn("1000000 bytes came back", out)
 
     def test_cmtime(self):
         port = self.port()

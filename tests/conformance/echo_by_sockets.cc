@@ -1,0 +1,76 @@
+// Sends bytes to a server, which sends them back. By ordinary sockets, so that other libraries can take their place.
+//
+//   echo_by_sockets ADDRESS PORT [BYTES]     with BYTES: the client
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace {
+
+int fail(const char* what) {
+  std::perror(what);
+  return 1;
+}
+
+bool send_all(int socket, const unsigned char* bytes, std::size_t count) {
+  while (count > 0) {
+    const ssize_t sent = send(socket, bytes, count, 0);
+    if (sent <= 0) return false;
+    bytes += sent;
+    count -= static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+int serve(int listener, const sockaddr_in& address) {
+  if (bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return fail("bind");
+  if (listen(listener, 1) != 0) return fail("listen");
+  const int connection = accept(listener, nullptr, nullptr);
+  if (connection < 0) return fail("accept");
+  std::vector<unsigned char> part(65536);
+  ssize_t got = 0;
+  while ((got = recv(connection, part.data(), part.size(), 0)) > 0) {
+    if (!send_all(connection, part.data(), static_cast<std::size_t>(got))) return fail("send");
+  }
+  close(connection);
+  return 0;
+}
+
+int ask(int connection, const sockaddr_in& address, std::size_t count) {
+  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return fail("connect");
+  std::vector<unsigned char> data(count);
+  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<unsigned char>(i % 251);
+  std::vector<unsigned char> came_back(count);
+  bool is_sent = false;
+  std::thread sender([&] { is_sent = send_all(connection, data.data(), count); });
+  std::size_t length = 0;
+  ssize_t got = 1;
+  while (length < count && got > 0) {
+    got = recv(connection, came_back.data() + length, count - length, 0);
+    if (got > 0) length += static_cast<std::size_t>(got);
+  }
+  sender.join();
+  if (!is_sent || came_back != data) return fail("the bytes that came back are not the same");
+  shutdown(connection, SHUT_RDWR);
+  std::printf("%zu bytes came back\n", count);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  sockaddr_in address{};
+  if (argc < 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) return 2;
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(argv[2])));
+  const int made = socket(AF_INET, SOCK_STREAM, 0);
+  if (made < 0) return fail("socket");
+  const int status = argc > 3 ? ask(made, address, std::strtoul(argv[3], nullptr, 10)) : serve(made, address);
+  close(made);
+  return status;
+}
