@@ -48,6 +48,8 @@ function(rdmacomm_layer name)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_property(GLOBAL APPEND PROPERTY RDMACOMM_LAYERS ${target})
 endfunction()
+# The only user of glog. soft0 does not need it, so it must not be joined with files that soft0 needs.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/log.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # rdmacomm_add_library(TARGET SHARED|STATIC): all layers in one library. It uses the layers' objects, so a second kind
 # costs a link and no compilation.
