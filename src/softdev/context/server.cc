@@ -259,6 +259,7 @@ void Server::reply_queue_pair(const Request& request, Watched& initiator, Answer
     answer.error = ENOENT;
     return;
   }
+  answer.device = context_.identity().index;
   initiator.targets.push_back({qp, request.peer_qpn});
 }
 

@@ -697,7 +697,8 @@ ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t byte
   ibv_send_wr with_header = wr;
   with_header.sg_list = slices.data();
   with_header.num_sge = wr.num_sge + 1;
-  return place(with_header, bytes + static_cast<std::uint32_t>(sizeof(header)));
+  const ExecResult result = place(with_header, bytes + static_cast<std::uint32_t>(sizeof(header)));
+  return result.succeeded() ? ExecResult::done(bytes) : result;
 }
 
 ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {

@@ -9,6 +9,7 @@
 
 #include "softdev/common/copier.h"
 #include "softdev/common/moved.h"
+#include "softdev/host/traffic.h"
 #include "softdev/local/peer.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/known_registration.h"
@@ -22,6 +23,7 @@ class PeerDirectory;
 struct LocalPremises {
   const MrTable& registrations;
   PeerDirectory& peers;
+  Traffic& traffic;
   const bool membarrier;  ///< this process can take part in membarrier(2), see hazard.h
 };
 
@@ -100,6 +102,9 @@ class LocalWire final : public Wire {
   [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                      PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
+  [[nodiscard]] std::uint32_t target_device() const noexcept override {
+    return remote_ == nullptr ? TrafficCell::kElsewhere : remote_->device;
+  }
 
  private:
   class Search;

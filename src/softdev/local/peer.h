@@ -33,6 +33,7 @@ struct RemoteQp {
   std::uint64_t busy_address = 0;  ///< of view.shared->busy in the target process
   std::uint32_t pd = 0;
   std::uint32_t recv_pd = 0;  ///< of the posted receives
+  std::uint32_t device = 0;   ///< its index
   XrcIdentity xrc_domain;
 };
 

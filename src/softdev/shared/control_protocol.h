@@ -87,6 +87,7 @@ struct Answer {
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
+  std::uint32_t device = 0;   ///< index of the device
   std::uint32_t channel = 0;  ///< number of its receive queue's completion channel, see kChannel; 0: none
   // kQueuePair, if it has a shared receive queue (srq_entries != 0)
   std::uint32_t srq_entries = 0;

@@ -19,6 +19,8 @@ constexpr std::uint32_t kLargestGathered = 16 * 1024;
 /// The end of a long WRITE is received through the buffer, because its last bytes must not be visible before the
 /// others, see copier.h.
 constexpr std::uint32_t kWriteTail = 64;
+/// A peer can send any path MTU.
+constexpr std::uint32_t kSmallestMtu = 256;
 /// The number of bytes of a long message to wait for at a time.
 constexpr std::size_t kLargestPiece = 256 * 1024;
 
@@ -111,6 +113,8 @@ TcpTarget::TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initia
       in_(input),
       out_(output),
       service_(initiator.service),
+      packet_bytes_(std::max(initiator.path_mtu, kSmallestMtu)),
+      traffic_(service.premises().local.traffic),
       wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
              true},
             own.number()),
@@ -202,6 +206,7 @@ TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   const ExecResult result = execute(request, bytes);
   if (result.outcome() == ExecOutcome::kBusy) return TcpStep::kWait;
   if (!result.succeeded()) return settle(result);
+  count(request);
   const BiasedGuard guard(own_.send_lock());
   out_.respond(bytes);
   current_.reset();
@@ -277,6 +282,7 @@ TcpStep TcpTarget::check_read() {
 /// Answers a READ with the contents that its memory has when the data is sent.
 TcpStep TcpTarget::answer_later() {
   if (queues_) piece_.resize(kReadPiece);
+  count(*current_);
   const BiasedGuard guard(own_.send_lock());
   out_.respond_later(*std::exchange(current_, {}));
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
@@ -329,6 +335,7 @@ TcpStep TcpTarget::settle(const ExecResult& result) {
   wake_after(1);
   skipping_ = has_payload(*current_) ? current_->length - moved_ : 0;
   if (service_ == Service::kUnreliable && result.outcome() != ExecOutcome::kLost) {
+    traffic_.add(Count::kDiscarded);
     out_.one_is_done();
     current_.reset();
     return TcpStep::kGoOn;
@@ -340,6 +347,7 @@ TcpStep TcpTarget::hold() {
   if (!held_) held_.emplace(Held{*current_, moved_, false, {}});
   current_.reset();
   throws_away_ = true;
+  traffic_.add(Count::kNotReadySent);
   return send_answer(TcpAnswer::kNotReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
@@ -365,12 +373,25 @@ TcpStep TcpTarget::look_again() {
   const bool waits = result.outcome() == ExecOutcome::kReceiverNotReady || result.outcome() == ExecOutcome::kBusy;
   if (waits) return TcpStep::kWait;
   if (!result.succeeded()) return fail(result);
-  if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) out_.one_is_done();
+  if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    count(held_->request);
+    out_.one_is_done();
+  }
   held_.reset();
   return send_answer(TcpAnswer::kReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
+/// Counts a request that was executed. For a READ or atomic, its answer is counted, too.
+void TcpTarget::count(const TcpRequest& request) noexcept {
+  const ibv_wr_opcode opcode = opcode_of(request);
+  if (takes_receive(opcode)) traffic_.add(Count::kReceives);
+  if (has_payload(request)) return traffic_.add_received(request.length, packet_bytes_);
+  traffic_.add(Count::kReceivedPackets);
+  traffic_.add_sent(request.length, packet_bytes_);
+}
+
 void TcpTarget::request_done() {
+  count(*current_);
   out_.one_is_done();
   wake_after(1);
   current_.reset();

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -288,6 +289,18 @@ const char* without_tree(const char* path) noexcept {
   if (*rest != '/' || std::strspn(rest + 1, "0123456789abcdef") != kNameDigits) return path;
   rest += 1 + kNameDigits;
   return may_be_in_view(rest) ? rest : path;
+}
+
+void replace_text(const char* path, std::size_t root_length, std::string_view text) noexcept {
+  static std::atomic<unsigned> count{0};
+  char temporary[PATH_MAX];
+  const int length = std::snprintf(temporary, sizeof(temporary), "%.*s/.text-%ld-%u", static_cast<int>(root_length),
+                                   path, static_cast<long>(getpid()), count.fetch_add(1));
+  if (length >= static_cast<int>(sizeof(temporary))) return;
+  const UniqueFd file(open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return;
+  const bool written = write_all(file.get(), text) && fchmod(file.get(), 0444) == 0;
+  if (!written || rename(temporary, path) != 0) (void)unlink(temporary);
 }
 
 dev_t marked_device(mode_t mode, uid_t owner, std::int64_t modified_seconds) noexcept {
