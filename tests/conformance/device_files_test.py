@@ -270,6 +270,45 @@ class Network(FilesTest):
         self.assertEqual(self.left(), [])
 
 
+# Reads the counters that are not 0 in a network with two programs of perftest. The client is
+# started again until the server listens.
+COUNTED = """
+cat /sys/class/infiniband/soft0/ports/1/counters/port_xmit_data
+cat /sys/class/infiniband/soft0/ports/1/counters/port_rcv_packets
+ip link set lo up
+ib_write_bw -d soft0 -x 3 -F -n 5 -s 8192 >/dev/null 2>&1 &
+until ib_write_bw -d soft0 -x 3 -F -n 5 -s 8192 localhost >/dev/null 2>&1; do :; done
+wait
+cd /sys/class/infiniband/soft0/ports/1
+grep -H . counters/* hw_counters/* | grep -v ":0$"
+cd counters
+cat port_xmit_data ../hw_counters/sent_pkts
+grep -r . /sys/class/infiniband/soft0/ports/1/counters | grep port_rcv_data"""
+
+
+class Counters(FilesTest):
+    def test_programs_are_counted(self):
+        reason = hosts.why_not()
+        if reason:
+            self.skipTest(reason)
+        self.need("ib_write_bw")
+        # The system may give the network the number of an earlier one, whose counts continue.
+        out = self.run_alone("unshare", "--net", "bash", "-c", COUNTED).splitlines()
+        data, packets = int(out[0]) + 5 * 8192 // 4, int(out[1]) + 10
+        self.assertEqual(out[-3:], [str(data), str(packets),
+                                    f"/sys/class/infiniband/soft0/ports/1/counters/port_rcv_data:{data}"])
+        for line in (f"counters/unicast_xmit_packets:{packets}", f"hw_counters/rcvd_pkts:{packets}",
+                     "hw_counters/lifespan:10"):
+            self.assertIn(line, out)
+        self.assertEqual(self.left(), [])
+
+    def test_all_files_have_a_number(self):
+        out = self.run_alone("sh", "-c", "cat /sys/class/infiniband/*/ports/1/counters/* /sys/class/infiniband/*/ports/1/hw*/*",
+                             options=("--devices=2",)).splitlines()
+        self.assertEqual(len(out), 2 * (21 + 16))
+        self.assertTrue(all(line.isdecimal() for line in out))
+
+
 class Ucx(FilesTest):
     TRANSPORTS = {"UCX_NET_DEVICES": "soft0:1", "UCX_TLS": "rc_verbs,ud_verbs"}
 

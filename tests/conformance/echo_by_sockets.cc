@@ -5,9 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -43,19 +45,22 @@ int serve(int listener, const sockaddr_in& address) {
 
 int ask(int connection, const sockaddr_in& address, std::size_t count) {
   if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return fail("connect");
-  std::vector<unsigned char> data(count);
-  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<unsigned char>(i % 251);
-  std::vector<unsigned char> came_back(count);
-  bool is_sent = false;
-  std::thread sender([&] { is_sent = send_all(connection, data.data(), count); });
-  std::size_t length = 0;
-  ssize_t got = 1;
-  while (length < count && got > 0) {
-    got = recv(connection, came_back.data() + length, count - length, 0);
-    if (got > 0) length += static_cast<std::size_t>(got);
+  constexpr std::size_t kPart = 40'000;
+  std::vector<unsigned char> part(kPart);
+  std::vector<unsigned char> came_back(kPart);
+  for (std::size_t done = 0; done < count;) {
+    const std::size_t length = std::min(kPart, count - done);
+    for (std::size_t i = 0; i < length; ++i) part[i] = static_cast<unsigned char>((done + i) % 251);
+    if (!send_all(connection, part.data(), length)) return fail("send");
+    for (std::size_t at = 0; at < length;) {
+      const ssize_t got = recv(connection, came_back.data() + at, length - at, 0);
+      if (got <= 0) return fail("recv");
+      at += static_cast<std::size_t>(got);
+    }
+    if (!std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(length), came_back.begin()))
+      return fail("the bytes that came back are not the same");
+    done += length;
   }
-  sender.join();
-  if (!is_sent || came_back != data) return fail("the bytes that came back are not the same");
   shutdown(connection, SHUT_RDWR);
   std::printf("%zu bytes came back\n", count);
   return 0;

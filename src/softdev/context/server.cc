@@ -259,6 +259,7 @@ void Server::reply_queue_pair(const Request& request, Watched& initiator, Answer
     answer.error = ENOENT;
     return;
   }
+  answer.device = context_.identity().index;
   initiator.targets.push_back({qp, request.peer_qpn});
 }
 
@@ -273,7 +274,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
                           std::span<std::byte> out) {
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (qp == nullptr) return ENOENT;
-  const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
+  const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap ||
+                      request.kind == RequestKind::kAtomicWrite;
   const std::uint64_t length = atomic ? 8 : request.length;
   const std::scoped_lock lock(access_mutex_);
   // The initiator has checked the kind of access. The range must be checked again, because its registration may have
@@ -281,6 +283,7 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   const MrEntry* const entry = find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(),
                                                  request.qpn, request.address, length, 0);
   if (entry == nullptr) return EACCES;
+  if (entry->arena == Arena::kNull) return EINVAL;  // initiators have such memory themselves
   auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
   if (atomic && reinterpret_cast<std::uintptr_t>(memory) % sizeof(std::uint64_t) != 0) return EINVAL;
   if (length == 0) return EINVAL;  // an empty range is not allowed
@@ -306,6 +309,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
     answer.value = request.operand;
     if (request.kind == RequestKind::kFetchAdd) {
       answer.value = word.fetch_add(request.operand);
+    } else if (request.kind == RequestKind::kAtomicWrite) {
+      word.store(request.operand);
     } else {
       word.compare_exchange_strong(answer.value, request.swap);
     }

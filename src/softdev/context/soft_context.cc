@@ -24,7 +24,7 @@ namespace {
 }  // namespace
 
 SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs)
-    : verbs_context{}, device_(std::move(device)), settings_(std::move(settings)) {
+    : verbs_context{}, device_(std::move(device)), settings_(std::move(settings)), traffic_(device_->identity().index) {
   sz = sizeof(verbs_context);
   context.device = device_.get();
   context.cmd_fd = segment_.fd();

@@ -17,6 +17,7 @@
 #include "softdev/context/settings.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/host/soft_device.h"
+#include "softdev/host/traffic.h"
 #include "softdev/local/local_wire.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/memory/memory_windows.h"
@@ -99,7 +100,8 @@ class SoftContext : private verbs_context {
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
-  const LocalPremises local_{registrations_, peers_, register_for_membarrier()};
+  Traffic traffic_;
+  const LocalPremises local_{registrations_, peers_, traffic_, register_for_membarrier()};
   const Premises premises_{context,           device_->identity(),
                            settings_.tcp_use, settings_.lateness.count() != 0,
                            segment_,          local_,

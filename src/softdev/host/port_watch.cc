@@ -17,6 +17,7 @@
 
 #include "softdev/common/service_thread.h"
 #include "softdev/host/gid_table.h"
+#include "softdev/host/traffic_file.h"
 #include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
@@ -105,6 +106,8 @@ int PortWatch::open(const DeviceIdentity& identity) {
   address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
   // The socket receives all changes after this point.
+  host_ = device_guid(0);
+  link_downed_ = read_link_downed(host_);
   if (const int error = links_.read(); error != 0) return error;
   if (const int error = gid_table(identity, gids_); error != 0) return error;
   socket_ = std::move(socket);
@@ -160,7 +163,9 @@ void PortWatch::take_gids(std::vector<ibv_gid_entry> gids) {
 void PortWatch::take_links(HostLinks links) {
   const bool was_up = links_.any_up();
   links_ = std::move(links);
-  if (links_.any_up() != was_up) report(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+  if (links_.any_up() == was_up) return;
+  if (was_up) raise_link_downed(host_, ++link_downed_);
+  report(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
 }
 
 void PortWatch::report(ibv_event_type type) {

@@ -1,6 +1,7 @@
 // port_watch.h - reports network changes of the host as events of the device port.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -73,6 +74,8 @@ class PortWatch {
   std::vector<ibv_gid_entry> gids_;
   bool old_links_ = false;  ///< links_ may be out of date
   bool old_gids_ = false;
+  std::uint64_t host_ = 0;         ///< device_guid(0)
+  std::uint64_t link_downed_ = 0;  ///< see raise_link_downed()
 };
 
 }  // namespace rdmacomm::softdev

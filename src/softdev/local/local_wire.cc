@@ -11,6 +11,7 @@
 #include "softdev/host/soft_ah.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/memory/mr_table.h"
+#include "softdev/memory/null_memory.h"
 #include "softdev/memory/requests.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/hazard.h"
@@ -228,6 +229,10 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
+  if (entry->arena == Arena::kNull) [[unlikely]] {
+    range.base = null_memory((access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != 0);
+    return range.base != nullptr;
+  }
   Cached& cached = cache_[place_of(key) % cache_.size()];
   if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
   if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
@@ -406,7 +411,9 @@ RDMACOMM_HOT_INLINE void LocalWire::write_mapped(const ibv_send_wr& wr, std::byt
 
 /// For write_again(). An inline slice has no registration.
 RDMACOMM_HOT_INLINE void LocalWire::remember(const ibv_send_wr& wr, std::uint64_t shift) noexcept {
-  written_to_.remember(registration(wr.wr.rdma.rkey), wr.wr.rdma.rkey, shift);
+  const MrEntry& entry = registration(wr.wr.rdma.rkey);
+  if (entry.arena == Arena::kNull) return;  // its addresses have no places of their own
+  written_to_.remember(entry, wr.wr.rdma.rkey, shift);
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0) return;
   const std::uint32_t key = wr.sg_list[0].lkey;
   written_from_.remember(own_registrations_[place_of(key)], key, 0);
@@ -457,19 +464,60 @@ ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noex
   return ExecResult::done(bytes);
 }
 
+ibv_wc_status LocalWire::find_word(std::uint32_t key, std::uint64_t address, std::uint32_t access,
+                                   TargetRange& at) noexcept {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (address % kWord != 0) return IBV_WC_REM_INV_REQ_ERR;
+  if (!find(key, remote_->pd, address, kWord, access, at)) return IBV_WC_REM_ACCESS_ERR;
+  // With zero-based addresses, address 0 may have any alignment.
+  return (address + registration(key).shift) % kWord == 0 ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR;
+}
+
+ExecResult LocalWire::exec_atomic_write(const ibv_send_wr& wr) noexcept {
+  const auto& to = wr.wr.rdma;
+  TargetRange at;
+  const ibv_wc_status found = find_word(to.rkey, to.remote_addr, IBV_ACCESS_REMOTE_WRITE, at);
+  if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
+  std::uint64_t value = 0;
+  gather(wr.sg_list, wr.num_sge, reinterpret_cast<std::byte*>(&value));
+  if (at.base != nullptr) {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at.base)).store(value);
+    return ExecResult::done(sizeof(value));
+  }
+  // As in exec_atomic().
+  Request request;
+  request.kind = RequestKind::kAtomicWrite;
+  request.qpn = target_qpn_;
+  request.rkey = to.rkey;
+  request.address = to.remote_addr;
+  request.operand = value;
+  count(path_counts().served);
+  const int error = peer_->request(request, {}, nullptr);
+  return error == 0 ? ExecResult::done(sizeof(value)) : failed_copy(error);
+}
+
+/// All earlier requests are complete, and their bytes are in memory that all processors see.
+ExecResult LocalWire::exec_flush(const ibv_send_wr& wr) noexcept {
+  const FlushRequest flush = FlushRequest::of(wr);
+  if (!flush.is_valid()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  const bool whole = flush.level == kFlushRegistration;
+  // The whole registration is flushed at any address and length.
+  const std::uint64_t address = whole ? registration(flush.key).address : flush.address;
+  const std::uint64_t length = whole ? 0 : flush.length;
+  if (find_allowed(flush.key, remote_->pd, address, length, flush.needed_access()) == nullptr) {
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return ExecResult::done(0);
+}
+
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
+  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   TargetRange at;
-  if (!find(atomic.rkey, remote_->pd, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
-    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
-  // With zero-based addresses, address 0 may have any alignment.
-  if ((atomic.remote_addr + registration(atomic.rkey).shift) % 8 != 0) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
+  const ibv_wc_status found = find_word(atomic.rkey, atomic.remote_addr, IBV_ACCESS_REMOTE_ATOMIC, at);
+  if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {
     // The memory is not mapped here. The target's serving thread does all atomics on it, with the CPU's atomic
@@ -511,7 +559,9 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
     case IBV_WR_RDMA_WRITE_WITH_IMM: return exec_write(wr, bytes);
     case IBV_WR_RDMA_READ: return exec_read(wr, bytes);
     case IBV_WR_SEND_WITH_INV: return exec_send_and_invalidate(wr, bytes);
-    default: return exec_atomic(wr);
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return exec_atomic(wr);
+    default: return wr.opcode == kWrFlush ? exec_flush(wr) : exec_atomic_write(wr);
   }
 }
 
@@ -613,7 +663,9 @@ int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std:
     const MrEntry* const entry =
         find_local_range(target_registrations_, slice.lkey, remote_->recv_pd, address, here, IBV_ACCESS_LOCAL_WRITE);
     if (entry == nullptr) return -1;
-    places[static_cast<std::size_t>(count++)] = {pointer(address + entry->shift), here};
+    const std::uint64_t memory = memory_of(*entry, address, true);
+    if (memory == 0) return -1;
+    places[static_cast<std::size_t>(count++)] = {pointer(memory), here};
   }
   return count;
 }
@@ -657,7 +709,8 @@ ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, st
   if (entry == nullptr || (target_->access.load(std::memory_order_relaxed) & access) != access) {
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   }
-  iovec place{pointer(address + entry->shift), total - done};
+  iovec place{pointer(memory_of(*entry, address, !read)), total - done};
+  if (place.iov_base == nullptr) return failed_copy(EFAULT);
   const Moved moved = mover.move({&place, 1});
   if (moved.error == EFAULT) return failed_copy(EFAULT);
   if (moved.error != 0 && moved.error != EAGAIN) return ExecOutcome::kLost;
@@ -697,7 +750,8 @@ ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t byte
   ibv_send_wr with_header = wr;
   with_header.sg_list = slices.data();
   with_header.num_sge = wr.num_sge + 1;
-  return place(with_header, bytes + static_cast<std::uint32_t>(sizeof(header)));
+  const ExecResult result = place(with_header, bytes + static_cast<std::uint32_t>(sizeof(header)));
+  return result.succeeded() ? ExecResult::done(bytes) : result;
 }
 
 ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {

@@ -9,6 +9,7 @@
 
 #include "softdev/common/copier.h"
 #include "softdev/common/moved.h"
+#include "softdev/host/traffic.h"
 #include "softdev/local/peer.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/known_registration.h"
@@ -22,6 +23,7 @@ class PeerDirectory;
 struct LocalPremises {
   const MrTable& registrations;
   PeerDirectory& peers;
+  Traffic& traffic;
   const bool membarrier;  ///< this process can take part in membarrier(2), see hazard.h
 };
 
@@ -100,6 +102,9 @@ class LocalWire final : public Wire {
   [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                      PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
+  [[nodiscard]] std::uint32_t target_device() const noexcept override {
+    return remote_ == nullptr ? TrafficCell::kElsewhere : remote_->device;
+  }
 
  private:
   class Search;
@@ -145,6 +150,11 @@ class LocalWire final : public Wire {
   [[nodiscard]] int write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
+  ExecResult exec_atomic_write(const ibv_send_wr& wr) noexcept;
+  ExecResult exec_flush(const ibv_send_wr& wr) noexcept;
+  /// Finds the word of an atomic operation. Returns IBV_WC_SUCCESS, or the reason of a refusal.
+  [[nodiscard]] ibv_wc_status find_word(std::uint32_t key, std::uint64_t address, std::uint32_t access,
+                                        TargetRange& at) noexcept;
 
   [[nodiscard]] bool local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept;
   [[nodiscard]] bool receive_posted() noexcept;

@@ -126,6 +126,7 @@ int Peer::map(const Answer& answer, RemoteQp& remote) {
   remote.recv_cq = reinterpret_cast<CqShared*>(remote.cq_mapping.data());
   remote.busy_address = answer.busy_address;
   remote.pd = remote.recv_pd = answer.pd;
+  remote.device = answer.device;
   remote.xrc_domain = answer.xrc_domain;
   if (answer.srq_entries == 0) return 0;
   remote.srq_mapping =

@@ -12,6 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include "softdev/host/traffic.h"
+
 namespace rdmacomm::softdev {
 
 enum class ExecOutcome : std::uint8_t {
@@ -31,6 +33,10 @@ class ExecResult {
   [[nodiscard]] static constexpr ExecResult done(std::uint32_t bytes, ibv_wc_status status = IBV_WC_SUCCESS) noexcept {
     return ExecResult(std::uint64_t{bytes} << 32 | static_cast<std::uint64_t>(status) << 8);
   }
+  /// A message of an unreliable queue pair that its target did not take. It completes with success.
+  [[nodiscard]] static constexpr ExecResult lost(std::uint32_t bytes) noexcept {
+    return ExecResult(std::uint64_t{bytes} << 32 | kLostMark);
+  }
   [[nodiscard]] static constexpr ExecResult refused(ibv_wc_status status) noexcept { return done(0, status); }
   /// The request had no effect, for a reason that may be temporary.
   constexpr ExecResult(ExecOutcome outcome) noexcept  // NOLINT(google-explicit-constructor)
@@ -41,11 +47,13 @@ class ExecResult {
     return static_cast<ibv_wc_status>(word_ >> 8 & 0xff);
   }
   [[nodiscard]] constexpr std::uint32_t bytes() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
-  /// Executed, or refused for good.
+  /// Executed, refused for good, or lost.
   [[nodiscard]] constexpr bool is_done() const noexcept { return outcome() == ExecOutcome::kDone; }
-  [[nodiscard]] constexpr bool succeeded() const noexcept { return is_done() && status() == IBV_WC_SUCCESS; }
+  [[nodiscard]] constexpr bool succeeded() const noexcept { return static_cast<std::uint32_t>(word_) == 0; }
+  [[nodiscard]] constexpr bool is_lost() const noexcept { return (word_ & kLostMark) != 0; }
 
  private:
+  static constexpr std::uint64_t kLostMark = 1U << 16;
   explicit constexpr ExecResult(std::uint64_t word) noexcept : word_(word) {}
   std::uint64_t word_;
 };
@@ -101,6 +109,8 @@ class Wire {
   virtual void advance() noexcept {}
   /// The target's min_rnr_timer code.
   [[nodiscard]] virtual std::uint32_t rnr_timer_code() const noexcept = 0;
+  /// The device of the target, for TrafficCell::target.
+  [[nodiscard]] virtual std::uint32_t target_device() const noexcept { return TrafficCell::kElsewhere; }
 };
 
 }  // namespace rdmacomm::softdev

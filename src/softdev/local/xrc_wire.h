@@ -25,6 +25,7 @@ class XrcWire final : public Wire {
     return target_.exec_xrc(wr, queues_.get(wr.qp_type.xrc.remote_srqn));
   }
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return target_.rnr_timer_code(); }
+  [[nodiscard]] std::uint32_t target_device() const noexcept override { return target_.target_device(); }
 
  private:
   LocalWire target_;

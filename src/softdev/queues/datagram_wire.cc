@@ -70,11 +70,15 @@ std::list<TcpDatagrams> DatagramWire::take_unsent() {
 ExecResult DatagramWire::send_to_group(const ibv_send_wr& wr) noexcept {
   const ExecResult checked = nobody_.send_datagram(wr);
   if (checked.is_done()) return checked;
+  Traffic& traffic = own_.premises->traffic;
+  traffic.add(Count::kGroupPacketsSent);
   for (const std::uint32_t member : members_of(SoftAh::from(wr.wr.ud.ah).attributes.grh.dgid)) {
-    (void)targets_.get(member).send_datagram(wr);  // a failure at one member does not affect the others
+    // A failure at one member does not affect the others.
+    const ExecResult result = targets_.get(member).send_datagram(wr);
+    traffic.add(result.succeeded() ? Count::kGroupPacketsReceived : Count::kDiscarded);
   }
   if (groups_span_hosts(premises_)) groups_.send(wr, own_, static_cast<std::uint32_t>(message_bytes(wr)));
-  return checked;
+  return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
 }  // namespace rdmacomm::softdev

@@ -1,4 +1,5 @@
 // The receive queue: posts receives, and turns inbound slots into completions.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -103,6 +104,10 @@ void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
     return;
   }
   const DatagramSource source = DatagramSource::of(slot);
+  if (traffic_ != nullptr) {  // an invalid message can be there before RTR
+    ++traffic_->received_requests;
+    traffic_->received_bytes += wc.byte_len - std::min<std::uint32_t>(wc.byte_len, sizeof(DatagramHeader));
+  }
   wc.src_qp = source.qpn;
   wc.slid = source.lid;
   wc.sl = source.service_level;

@@ -19,6 +19,8 @@ namespace {
 
 /// The opcode of the completion; IBV_WC_RECV means that this device does not have the operation.
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
+  if (opcode == kWrFlush) return kWcFlush;
+  if (opcode == kWrAtomicWrite) return kWcAtomicWrite;
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_INV:
@@ -71,6 +73,11 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
     if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
   }
   if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
+  if (is_for_connected(wr.opcode)) {
+    if (service_ != Service::kReliable) return EINVAL;
+    if (wr.opcode == kWrFlush) return wr.num_sge == 0 && FlushRequest::of(wr).is_valid() ? 0 : EINVAL;
+    return message_bytes(wr) == sizeof(std::uint64_t) ? 0 : EINVAL;  // may be inline in any queue pair
+  }
   if (wr.opcode == IBV_WR_BIND_MW) {
     const auto& bind = wr.bind_mw;
     return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;
@@ -128,7 +135,7 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
   const bool stays =
       result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
   if (is_reliable(service_) || stays) return result;
-  return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
+  return ExecResult::lost(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
 /// True if a new request need not wait.
@@ -147,9 +154,25 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
 
 /// Handles the first result of a request.
 RDMACOMM_HOT_INLINE void SoftQp::settle(const ibv_send_wr& wr, ExecResult result) noexcept {
-  if (result.succeeded()) [[likely]]
+  if (result.succeeded()) [[likely]] {
+    traffic_->count(wr.opcode, result.bytes(), packet_bytes_);
     return finish(wr, IBV_WC_SUCCESS, result.bytes());
+  }
   settle_otherwise(wr, result);
+}
+
+/// For a request that did not simply succeed when it was posted.
+void SoftQp::count(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (result.succeeded()) return traffic_->count(wr.opcode, result.bytes(), packet_bytes_);
+  Traffic& traffic = premises_.local.traffic;
+  if (result.is_lost()) {
+    traffic.add_sent(result.bytes(), packet_bytes_);
+    traffic.add(Count::kDiscarded);
+  } else if (result.status() == IBV_WC_RETRY_EXC_ERR) {
+    traffic.add(Count::kRetriesExceeded);
+  } else if (result.status() == IBV_WC_RNR_RETRY_EXC_ERR) {
+    traffic.add(Count::kNotReadyExceeded);
+  }
 }
 
 void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept {
@@ -158,8 +181,9 @@ void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept
     keep(wr);
     return retry_pending_locked();
   }
+  count(wr, result);
   finish(wr, result.status(), result.bytes());
-  fail_sends_locked();
+  if (!result.is_lost()) fail_sends_locked();
 }
 
 RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
@@ -265,6 +289,17 @@ std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
   return connects ? std::max<std::chrono::nanoseconds>(all, kVanishedAfter) : all;
 }
 
+/// A request begins to wait. A target on another host counts itself.
+void SoftQp::count_wait(ExecOutcome outcome) noexcept {
+  Traffic& traffic = premises_.local.traffic;
+  if (outcome == ExecOutcome::kReceiverNotReady) {
+    traffic.add(Count::kNotReadyReceived);
+    if (tcp_.wire() == nullptr) traffic.add(Count::kNotReadySent);
+  } else if (outcome != ExecOutcome::kBusy) {
+    traffic.add(Count::kRetries);
+  }
+}
+
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
   // Over TCP, a target that has closed in order looks like one that has died. So it gets the time of all retries, as on
@@ -273,6 +308,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   const Clock::time_point now = Clock::now();
   if (waiting_for_ != outcome) {
     waiting_for_ = outcome;
+    count_wait(outcome);
     if (outcome == ExecOutcome::kReceiverNotReady) {
       const std::uint32_t code = tcp_.wire() == nullptr ? wire_->rnr_timer_code() : tcp_.wire()->rnr_timer_code();
       give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry ? Clock::time_point::max()
@@ -303,6 +339,7 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
 /// The first waiting request has finished.
 void SoftQp::settle_first(const ExecResult& result) noexcept {
   const ibv_send_wr& wr = pending_.front().wr;
+  count(wr, result);
   finish(wr, result.status(), result.bytes());
   pending_.pop_front();
   pending_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -334,6 +371,7 @@ void SoftQp::find_target() noexcept {
   if (wire_ == nullptr || view_.shared->life.load(std::memory_order_relaxed) != life) return;
   const std::uint32_t reported = send_reported_;
   wire_->take_found(*search);
+  (void)choose_cell();  // without memory, the old one counts
   retry_pending_locked();
   notify_sender(reported);
 }

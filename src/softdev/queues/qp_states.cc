@@ -97,6 +97,7 @@ SoftQp::SoftQp(const Premises& premises, SharedBlock block, std::uint32_t qpn, c
 }
 
 SoftQp::~SoftQp() {
+  premises_.local.traffic.release(traffic_);
   premises_.segment.free(std::move(block_));
 }
 
@@ -191,6 +192,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     }
     wire_ = std::make_unique<DatagramWire>(premises_, LocalEnd{&premises_.local, qp_base.qp_num, pd_number_,
                                                                kPortMtuBytes, service_, &view_.shared->qkey});
+    if (const int error = choose_cell(); error != 0) return error;
     view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
     return 0;
   }
@@ -217,10 +219,22 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     }
   }
   if (error == 0 && !route_.by_memory) error = connect_by_tcp();
+  if (error == 0) error = choose_cell();
   if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
   view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_, !route_.by_memory),
                            std::memory_order_release);
+  return 0;
+}
+
+int SoftQp::choose_cell() {
+  Traffic& traffic = premises_.local.traffic;
+  const std::uint32_t target = wire_ == nullptr ? TrafficCell::kElsewhere : wire_->target_device();
+  packet_bytes_ = service_ == Service::kDatagram ? kPortMtuBytes : 128U << attributes_.path_mtu;
+  if (traffic_ != nullptr && traffic_->target == target) return 0;
+  TrafficCell* const chosen = traffic.take(target);
+  if (chosen == nullptr) return ENOMEM;
+  traffic.release(std::exchange(traffic_, chosen));
   return 0;
 }
 

@@ -91,7 +91,7 @@ void QpTcp::advance_locked() noexcept {
   } else if (qp_.give_up(obstacle, status)) {
     const bool reliable = is_reliable(qp_.service_);
     wire_->abandon();
-    qp_.settle_first(reliable ? ExecResult::refused(status) : ExecResult::done(0));
+    qp_.settle_first(reliable ? ExecResult::refused(status) : ExecResult::lost(0));
   }
 }
 

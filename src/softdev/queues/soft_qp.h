@@ -19,6 +19,7 @@
 #include "softdev/common/reusing_queue.h"
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
+#include "softdev/host/traffic.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/posted_receive.h"
 #include "softdev/queues/qp_initiators.h"
@@ -193,6 +194,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] std::unique_ptr<Wire> make_wire(int& error);
   /// nullptr: it is no queue pair for datagrams, or cannot send yet.
   [[nodiscard]] DatagramWire* datagram_wire() noexcept;
+  /// Counts the requests from now on for the device that the wire leads to. Returns 0, or an errno value.
+  int choose_cell();
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;
@@ -208,6 +211,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] int post_list(ibv_send_wr*& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void settle(const ibv_send_wr& wr, ExecResult result) noexcept;
+  void count(const ibv_send_wr& wr, ExecResult result) noexcept;
+  void count_wait(ExecOutcome outcome) noexcept;
   [[gnu::noinline]] void settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
@@ -262,7 +267,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;  // nullptr if tcp_ has a wire
   Route route_;
-  bool keeps_all_ = late_;  // no request is executed while it is posted
+  bool keeps_all_ = late_;          // no request is executed while it is posted
+  TrafficCell* traffic_ = nullptr;  // not nullptr in RTR and RTS
+  std::uint32_t packet_bytes_ = 0;
   std::unique_ptr<RequestBuilder> builder_;
   std::vector<SendRecord> sends_;
   std::uint32_t send_mask_;

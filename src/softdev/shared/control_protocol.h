@@ -39,6 +39,7 @@ enum class RequestKind : std::uint32_t {
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: the value before
   kCompareSwap,  ///< -> Answer::value: the value before
+  kAtomicWrite,  ///< stores `operand`
   kInvalidate,   ///< ends the binding of memory window `rkey`; EACCES: no such window
 };
 
@@ -87,6 +88,7 @@ struct Answer {
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
+  std::uint32_t device = 0;   ///< index of the device
   std::uint32_t channel = 0;  ///< number of its receive queue's completion channel, see kChannel; 0: none
   // kQueuePair, if it has a shared receive queue (srq_entries != 0)
   std::uint32_t srq_entries = 0;

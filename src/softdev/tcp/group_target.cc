@@ -126,7 +126,8 @@ void GroupTarget::deliver(std::size_t bytes, const ibv_gid& from) {
   ibv_sge slice{reinterpret_cast<std::uint64_t>(datagram_.data() + sizeof(head)), head.request.length, 0};
   ibv_send_wr wr = work_request_of(head.request, slice);
   wr.wr.ud = {&ah, own_qpn_, head.request.key};
-  (void)wire_of(head.initiator_qpn).send_datagram(wr);
+  const ExecResult result = wire_of(head.initiator_qpn).send_datagram(wr);
+  service_.premises().local.traffic.add(result.succeeded() ? Count::kGroupPacketsReceived : Count::kDiscarded);
 }
 
 /// A queue pair stays in its groups when it is reset.

@@ -19,6 +19,8 @@ constexpr std::uint32_t kLargestGathered = 16 * 1024;
 /// The end of a long WRITE is received through the buffer, because its last bytes must not be visible before the
 /// others, see copier.h.
 constexpr std::uint32_t kWriteTail = 64;
+/// A peer can send any path MTU.
+constexpr std::uint32_t kSmallestMtu = 256;
 /// The number of bytes of a long message to wait for at a time.
 constexpr std::size_t kLargestPiece = 256 * 1024;
 
@@ -27,8 +29,9 @@ ibv_wr_opcode opcode_of(const TcpRequest& request) noexcept {
   return static_cast<ibv_wr_opcode>(request.opcode);
 }
 
+/// True for requests that are answered by their number. They have a payload, which may be empty.
 bool has_payload(const TcpRequest& request) noexcept {
-  return is_send(opcode_of(request)) || is_write(opcode_of(request));
+  return !brings_bytes(opcode_of(request));
 }
 
 /// True if a correct peer could have sent it.
@@ -36,6 +39,8 @@ bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (!is_remote_opcode(request.opcode) || request.length > kMaxMessageBytes) return false;
   if (is_atomic(opcode_of(request))) return is_reliable(service) && request.length == sizeof(std::uint64_t);
   if (request.opcode == IBV_WR_RDMA_READ) return is_reliable(service);
+  if (request.opcode == kWrAtomicWrite) return service == Service::kReliable && request.length == sizeof(std::uint64_t);
+  if (request.opcode == kWrFlush) return service == Service::kReliable && request.length == 0;
   return has_payload(request);
 }
 
@@ -96,8 +101,8 @@ ibv_send_wr work_request_of(const TcpRequest& request, ibv_sge& slice) noexcept 
   wr.qp_type.xrc.remote_srqn = request.queue;
   wr.sg_list = &slice;
   wr.num_sge = slice.length == 0 ? 0 : 1;
-  if (is_atomic(wr.opcode)) {
-    wr.num_sge = 1;
+  if (is_atomic(wr.opcode)) wr.num_sge = 1;
+  if (has_operands(wr.opcode)) {
     wr.wr.atomic = {request.address, request.operand, request.swap, request.key};
   } else {
     wr.wr.rdma.remote_addr = request.address;
@@ -111,6 +116,8 @@ TcpTarget::TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initia
       in_(input),
       out_(output),
       service_(initiator.service),
+      packet_bytes_(std::max(initiator.path_mtu, kSmallestMtu)),
+      traffic_(service.premises().local.traffic),
       wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
              true},
             own.number()),
@@ -202,6 +209,7 @@ TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   const ExecResult result = execute(request, bytes);
   if (result.outcome() == ExecOutcome::kBusy) return TcpStep::kWait;
   if (!result.succeeded()) return settle(result);
+  count(request);
   const BiasedGuard guard(own_.send_lock());
   out_.respond(bytes);
   current_.reset();
@@ -277,6 +285,7 @@ TcpStep TcpTarget::check_read() {
 /// Answers a READ with the contents that its memory has when the data is sent.
 TcpStep TcpTarget::answer_later() {
   if (queues_) piece_.resize(kReadPiece);
+  count(*current_);
   const BiasedGuard guard(own_.send_lock());
   out_.respond_later(*std::exchange(current_, {}));
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
@@ -329,6 +338,7 @@ TcpStep TcpTarget::settle(const ExecResult& result) {
   wake_after(1);
   skipping_ = has_payload(*current_) ? current_->length - moved_ : 0;
   if (service_ == Service::kUnreliable && result.outcome() != ExecOutcome::kLost) {
+    traffic_.add(Count::kDiscarded);
     out_.one_is_done();
     current_.reset();
     return TcpStep::kGoOn;
@@ -340,6 +350,7 @@ TcpStep TcpTarget::hold() {
   if (!held_) held_.emplace(Held{*current_, moved_, false, {}});
   current_.reset();
   throws_away_ = true;
+  traffic_.add(Count::kNotReadySent);
   return send_answer(TcpAnswer::kNotReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
@@ -365,12 +376,25 @@ TcpStep TcpTarget::look_again() {
   const bool waits = result.outcome() == ExecOutcome::kReceiverNotReady || result.outcome() == ExecOutcome::kBusy;
   if (waits) return TcpStep::kWait;
   if (!result.succeeded()) return fail(result);
-  if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) out_.one_is_done();
+  if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    count(held_->request);
+    out_.one_is_done();
+  }
   held_.reset();
   return send_answer(TcpAnswer::kReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
+/// Counts a request that was executed. For a READ or atomic, its answer is counted, too.
+void TcpTarget::count(const TcpRequest& request) noexcept {
+  const ibv_wr_opcode opcode = opcode_of(request);
+  if (takes_receive(opcode)) traffic_.add(Count::kReceives);
+  if (has_payload(request)) return traffic_.add_received(request.length, packet_bytes_);
+  traffic_.add(Count::kReceivedPackets);
+  traffic_.add_sent(request.length, packet_bytes_);
+}
+
 void TcpTarget::request_done() {
+  count(*current_);
   out_.one_is_done();
   wake_after(1);
   current_.reset();

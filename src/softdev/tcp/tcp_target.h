@@ -111,6 +111,7 @@ class TcpTarget {
   ExecResult execute_held();
   void announce(const TcpRequest& request) noexcept;
   void request_done();
+  void count(const TcpRequest& request) noexcept;
   [[nodiscard]] bool send_answer(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
   void wake_after(std::size_t bytes) noexcept;
 
@@ -118,6 +119,8 @@ class TcpTarget {
   TcpInput& in_;
   TcpOutput& out_;
   const Service service_;
+  const std::uint32_t packet_bytes_;
+  Traffic& traffic_;
   LocalWire wire_;
   TargetFinder& finder_;
   std::optional<NamedTargets> queues_;  // for XRC

@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "softdev/common/newer_numbers.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/memory/application_memory.h"
+#include "softdev/memory/null_memory.h"
 #include "softdev/memory/page_faults.h"
 #include "softdev/memory/soft_mr.h"
 #include "softdev/memory/soft_pd.h"
@@ -25,8 +27,8 @@ namespace {
 
 constexpr int kOfDmabufs =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr int kOfMemory =
-    kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+constexpr int kOfMemory = kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |
+                          IBV_ACCESS_HUGETLB | static_cast<int>(kAccessFlushGlobal);  // no memory is persistent
 
 /// The application's request for a registration.
 struct Wanted {
@@ -199,13 +201,23 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
   return mr;
 }
 
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  const Wanted wanted{pd, nullptr, SIZE_MAX, 0, 0};
+  if (null_memory(false) == nullptr || null_memory(true) == nullptr) return fail<ibv_mr>(ENOMEM);
+  ibv_mr* const mr = enter(wanted, null_registration(SoftPd::from(pd).number), {});
+  if (mr == nullptr) return nullptr;
+  SoftMr::from(mr).is_null = true;
+  --SoftPd::from(pd).users;  // perftest deallocates the domain first, as the driver of ConnectX permits
+  return mr;
+}
+
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
   SoftMr& soft_mr = SoftMr::from(mr);
   SoftContext& soft = SoftContext::from(mr->context);
-  const bool is_special = !soft_mr.dmabuf.empty() || soft_mr.device_memory != nullptr;
+  const bool is_special = !soft_mr.dmabuf.empty() || soft_mr.device_memory != nullptr || soft_mr.is_null;
   if (is_special) return refuse_reregistration(EINVAL);  // like libibverbs
   if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
   Wanted wanted{mr->pd, mr->addr, mr->length, soft_mr.iova, soft_mr.access};
@@ -266,7 +278,7 @@ int dereg_mr(ibv_mr* mr) {
   (void)take_out_of_service(soft, mr->lkey);
   MrTable& table = soft.registrations();
   soft.stragglers().defer(soft_mr.made_at, [&table, key = mr->lkey] { table.recycle(key); });
-  --SoftPd::from(mr->pd).users;
+  if (!soft_mr.is_null) --SoftPd::from(mr->pd).users;
   if (soft_mr.device_memory != nullptr) --soft_mr.device_memory->users;
   delete &soft_mr;
   return 0;

@@ -8,31 +8,31 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::size_t kDeviceMemoryBytes = 8192;
+constexpr std::size_t kDeviceBytes = 8192;
 constexpr unsigned kAccess = static_cast<unsigned>(kAllRemote | IBV_ACCESS_ZERO_BASED);
 
 class DeviceMemory : public ::testing::Test {
  protected:
   void SetUp() override {
     ibv_alloc_dm_attr attributes{};
-    attributes.length = kDeviceMemoryBytes;
+    attributes.length = kDeviceBytes;
     dm = ibv_alloc_dm(pair.b_node.context.get(), &attributes);
     ASSERT_NE(dm, nullptr);
   }
   void TearDown() override { EXPECT_EQ(ibv_free_dm(dm), 0); }
 
   Pair pair;
-  Memory local{pair.a_node, kDeviceMemoryBytes};
+  Memory local{pair.a_node, kDeviceBytes};
   ibv_dm* dm = nullptr;
 };
 
 TEST_F(DeviceMemory, CopiesStayInside) {
   local.fill(1);
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, 0, local.data, kDeviceMemoryBytes), 0);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 0, local.data, kDeviceBytes), 0);
   std::byte back[16]{};
-  EXPECT_EQ(ibv_memcpy_from_dm(back, dm, kDeviceMemoryBytes - 16, 16), 0);
-  EXPECT_EQ(std::memcmp(back, local.data + kDeviceMemoryBytes - 16, 16), 0);
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, kDeviceMemoryBytes - 12, back, 16), EFAULT);
+  EXPECT_EQ(ibv_memcpy_from_dm(back, dm, kDeviceBytes - 16, 16), 0);
+  EXPECT_EQ(std::memcmp(back, local.data + kDeviceBytes - 16, 16), 0);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, kDeviceBytes - 12, back, 16), EFAULT);
   EXPECT_EQ(ibv_memcpy_to_dm(dm, 1, back, 4), EFAULT) << "not a multiple of 4";
   EXPECT_EQ(ibv_memcpy_from_dm(back, dm, 4, 3), EFAULT);
   EXPECT_EQ(ibv_memcpy_from_dm(back, dm, UINT64_MAX - 3, 16), EFAULT);
@@ -65,11 +65,11 @@ TEST_F(DeviceMemory, InvalidRequestsAreRefused) {
     EXPECT_EQ(ibv_reg_dm_mr(pair.b_node.pd.get(), dm, offset, length, access), nullptr);
     EXPECT_EQ(errno, EINVAL);
   };
-  refused(0, kDeviceMemoryBytes + 1, kAccess);
+  refused(0, kDeviceBytes + 1, kAccess);
   refused(UINT64_MAX, 2, kAccess);
-  refused(0, kDeviceMemoryBytes, kAllRemote);
-  refused(0, kDeviceMemoryBytes, kAccess | IBV_ACCESS_ON_DEMAND);
-  EXPECT_EQ(ibv_reg_dm_mr(pair.a_node.pd.get(), dm, 0, kDeviceMemoryBytes, kAccess), nullptr) << "another context's";
+  refused(0, kDeviceBytes, kAllRemote);
+  refused(0, kDeviceBytes, kAccess | IBV_ACCESS_ON_DEMAND);
+  EXPECT_EQ(ibv_reg_dm_mr(pair.a_node.pd.get(), dm, 0, kDeviceBytes, kAccess), nullptr) << "another context's";
 
   ibv_device_attr_ex device{};
   ASSERT_EQ(api().query_device_ex(pair.a_node.context.get(), &device), 0);

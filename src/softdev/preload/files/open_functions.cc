@@ -14,7 +14,7 @@
 namespace {
 
 using rdmacomm::softdev::preload::kDeviceNodes;
-using rdmacomm::softdev::preload::may_be_in_view;
+using rdmacomm::softdev::preload::may_open_in_view;
 using rdmacomm::softdev::preload::Next;
 using rdmacomm::softdev::preload::open_device_node;
 using rdmacomm::softdev::preload::PlacedPath;
@@ -66,6 +66,7 @@ Result refuse(Result result, int error) noexcept {
 template <typename Call>
 int open_placed(int folder, const char* path, int flags, Call call) {
   return with_place(folder, path, [&](const PlacedPath& placed) {
+    placed.refresh_counter();
     if (placed.node() != nullptr) return open_device_node(*placed.node(), flags);
     if (!placed.is_in_view()) return call(placed.folder(), placed.path(), flags);
     const bool is_node = placed.name().starts_with(kDeviceNodes);
@@ -77,6 +78,7 @@ int open_placed(int folder, const char* path, int flags, Call call) {
 template <typename Call>
 FILE* open_stream(const char* path, const char* mode, Call call) {
   return with_place(AT_FDCWD, path, [&](const PlacedPath& placed) -> FILE* {
+    placed.refresh_counter();
     const bool writes = std::strpbrk(mode, "wa+") != nullptr;
     return placed.is_in_view() && writes ? refuse<FILE*>(nullptr, EACCES) : call(placed.path());
   });
@@ -97,7 +99,7 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 #define RDMACOMM_OPEN(NAME)                                                                                           \
   int NAME(const char* path, int flags, ...) {                                                                        \
     RDMACOMM_TAKE_MODE(flags)                                                                                         \
-    if (!may_be_in_view(path)) [[likely]]                                                                             \
+    if (!may_open_in_view(path)) [[likely]]                                                                           \
       return next_##NAME.get()(path, flags, mode);                                                                    \
     return open_placed(AT_FDCWD, path, flags,                                                                         \
                        [&](int, const char* place, int allowed) { return next_##NAME.get()(place, allowed, mode); }); \
@@ -106,7 +108,7 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 #define RDMACOMM_OPEN_AT(NAME)                                                               \
   int NAME(int folder, const char* path, int flags, ...) {                                   \
     RDMACOMM_TAKE_MODE(flags)                                                                \
-    if (!may_be_in_view(path)) [[likely]]                                                    \
+    if (!may_open_in_view(path)) [[likely]]                                                  \
       return next_##NAME.get()(folder, path, flags, mode);                                   \
     return open_placed(folder, path, flags, [&](int start, const char* place, int allowed) { \
       return next_##NAME.get()(start, place, allowed, mode);                                 \
@@ -116,14 +118,14 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 // For programs that are compiled with _FORTIFY_SOURCE: without a mode.
 #define RDMACOMM_OPEN_2(NAME)                                                                                       \
   int __##NAME##_2(const char* path, int flags) {                                                                   \
-    if (!may_be_in_view(path)) [[likely]]                                                                           \
+    if (!may_open_in_view(path)) [[likely]]                                                                         \
       return next_##NAME##_2.get()(path, flags);                                                                    \
     return open_placed(AT_FDCWD, path, flags,                                                                       \
                        [&](int, const char* place, int allowed) { return next_##NAME##_2.get()(place, allowed); }); \
   }
 #define RDMACOMM_OPEN_AT_2(NAME)                                                             \
   int __##NAME##_2(int folder, const char* path, int flags) {                                \
-    if (!may_be_in_view(path)) [[likely]]                                                    \
+    if (!may_open_in_view(path)) [[likely]]                                                  \
       return next_##NAME##_2.get()(folder, path, flags);                                     \
     return open_placed(folder, path, flags, [&](int start, const char* place, int allowed) { \
       return next_##NAME##_2.get()(start, place, allowed);                                   \
@@ -132,21 +134,21 @@ FILE* open_stream(const char* path, const char* mode, Call call) {
 
 #define RDMACOMM_CREATE(NAME, OPEN)                        \
   int NAME(const char* path, mode_t mode) {                \
-    if (!may_be_in_view(path)) [[likely]]                  \
+    if (!may_open_in_view(path)) [[likely]]                \
       return next_##NAME.get()(path, mode);                \
     return OPEN(path, O_CREAT | O_WRONLY | O_TRUNC, mode); \
   }
 
 #define RDMACOMM_OPEN_STREAM(NAME)                                                                     \
   FILE* NAME(const char* path, const char* mode) {                                                     \
-    if (!may_be_in_view(path)) [[likely]]                                                              \
+    if (!may_open_in_view(path)) [[likely]]                                                            \
       return next_##NAME.get()(path, mode);                                                            \
     return open_stream(path, mode, [&](const char* place) { return next_##NAME.get()(place, mode); }); \
   }
 
 #define RDMACOMM_REOPEN_STREAM(NAME)                                                                           \
   FILE* NAME(const char* path, const char* mode, FILE* stream) {                                               \
-    if (!may_be_in_view(path)) [[likely]]                                                                      \
+    if (!may_open_in_view(path)) [[likely]]                                                                    \
       return next_##NAME.get()(path, mode, stream);                                                            \
     return open_stream(path, mode, [&](const char* place) { return next_##NAME.get()(place, mode, stream); }); \
   }

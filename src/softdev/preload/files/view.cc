@@ -207,6 +207,22 @@ PlacedPath::PlacedPath(int folder, const char* path) noexcept
   is_given_ = false;
 }
 
+void PlacedPath::refresh_counter() const noexcept {
+  // A relative path from a folder of the view leads into the tree itself.
+  const char* const path = is_in_view() ? placed_ : name_.c_str();
+  const char* const name = is_in_view() ? name_.c_str() : without_tree(path);
+  if (switched_off != 0 || name == path || !names_counter(name)) return;
+  const SavedError error;
+  const ViewOff off;
+  try {
+    const auto text = counter_text(name, wanted_devices());
+    const std::size_t root_length = std::strlen(path) - std::strlen(name);
+    if (text) replace_text(path, root_length, *text);
+  } catch (...) {
+    // Without memory, the program reads an older number.
+  }
+}
+
 dev_t shown_device(dev_t file_system, mode_t mode, uid_t owner, std::int64_t modified_seconds) noexcept {
   const dev_t device = marked_device(mode, owner, modified_seconds);
   if (device == 0 || switched_off != 0) return 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "softdev/preload/files/device_node.h"
+#include "softdev/preload/files/view_counters.h"
 #include "softdev/preload/files/view_entries.h"
 #include "softdev/preload/files/view_path.h"
 #include "softdev/preload/files/view_tree.h"
@@ -45,6 +46,8 @@ class PlacedPath {
   [[nodiscard]] DeviceNode* node() const noexcept { return node_; }
   /// Number of characters at the start of path() that a program must not see. 0 if the file is not in the tree.
   [[nodiscard]] std::size_t root_length() const noexcept { return root_length_; }
+  /// If the path names a counter of the view, writes its current number into the file. Call before the file is opened.
+  void refresh_counter() const noexcept;
 
  private:
   NormalPath name_;
@@ -55,6 +58,12 @@ class PlacedPath {
   std::size_t root_length_ = 0;
   char placed_[ViewTree::kMaxBase + 32 + PATH_MAX];
 };
+
+/// As may_be_in_view(), for functions that open files. They must also find the counters after a change of the working
+/// folder, because their files change.
+[[nodiscard]] inline bool may_open_in_view(const char* path) noexcept {
+  return may_be_in_view(path) || (path != nullptr && path[0] != '/' && names_counter(path));
+}
 
 /// Calls `call(placed)` for a path that may be in the view. Not inline: the path takes 8 KiB of the stack, which other
 /// files must not need, because signal handlers have small stacks.

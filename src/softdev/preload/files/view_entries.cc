@@ -18,6 +18,7 @@
 #include "softdev/common/fnv1a.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
+#include "softdev/preload/files/view_counters.h"
 #include "softdev/preload/files/view_path.h"
 
 namespace rdmacomm::softdev::preload {
@@ -209,6 +210,12 @@ void add_port(const std::string& path, const ibv_port_attr& port, Entries& to) {
   to.file(path + "/cap_mask", print("0x%08x", port.port_cap_flags));
   to.folder(path + "/pkeys");
   to.file(path + "/pkeys/0", "0xffff");
+  // The numbers are written when a program opens the file, see PlacedPath::refresh_counter().
+  to.folder(path + "/counters");
+  for (const std::string_view name : port_counters()) to.file(path + "/counters/" + std::string(name), "0");
+  to.folder(path + "/hw_counters");
+  for (const std::string_view name : hardware_counters()) to.file(path + "/hw_counters/" + std::string(name), "0");
+  to.file(path + "/hw_counters/lifespan", "10");
 }
 
 /// Returns  0, or an errno value.

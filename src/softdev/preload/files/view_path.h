@@ -17,7 +17,7 @@ inline constexpr std::string_view kConnectionManager = "/sys/class/misc/rdma_cm"
 
 /// True if an absolute path may lie in the view. Only a path with ".." in its first parts may be outside nevertheless.
 [[nodiscard]] bool absolute_may_be_in_view(const char* path) noexcept;
-/// True if a relative path names an entry that may lie in the view, which depends on its folder.
+/// True if a relative path names an entry that may lie in the view, which depends on its folder. Not for counters.
 [[nodiscard]] bool relative_may_be_in_view(const char* path) noexcept;
 
 /// True if a path may lie in the view. Programs open files in signal handlers, so this function and those above call

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,22 +60,22 @@ int for_each_name(int folder, Act act) noexcept {
   }
 }
 
-/// Removes a folder and its content.
-void remove_folder(int parent, const char* name, int depth = 0) noexcept {
+/// Removes a folder and its content. Returns false: not all of it can be removed.
+bool remove_folder(int parent, const char* name, int depth = 0) noexcept {
   constexpr int kMaxDepth = 12;  // deeper than any path of the view
-  constexpr int kMaxPasses = 100;
   const int folder = openat(parent, name, kFolderFlags);
-  if (folder < 0) return;
-  // Some file systems skip entries in a listing during which others were removed.
-  for (int pass = 0; pass < kMaxPasses; ++pass) {
-    const int found = for_each_name(folder, [&](const char* entry, unsigned char type) {
-      if (type != DT_DIR && unlinkat(folder, entry, 0) == 0) return;
-      if (depth < kMaxDepth) remove_folder(folder, entry, depth + 1);
+  if (folder < 0) return false;
+  // Again while something was removed: some file systems skip entries in a listing during which others were removed.
+  for (bool removes = true; removes;) {
+    removes = false;
+    (void)for_each_name(folder, [&](const char* entry, unsigned char type) {
+      const bool removed = (type != DT_DIR && unlinkat(folder, entry, 0) == 0) ||
+                           (depth < kMaxDepth && remove_folder(folder, entry, depth + 1));
+      removes = removes || removed;
     });
-    if (found == 0) break;
   }
   close(folder);
-  (void)unlinkat(parent, name, AT_REMOVEDIR);
+  return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
 bool is_same_file(int descriptor, int folder, const char* name) noexcept {
@@ -93,7 +94,7 @@ void remove_if_unused(int base, const char* name) noexcept {
     static std::atomic<unsigned> count{0};
     char removed[64];
     std::snprintf(removed, sizeof(removed), ".old-%ld-%u", static_cast<long>(getpid()), count.fetch_add(1));
-    remove_folder(base, renameat(base, name, base, removed) == 0 ? removed : name);
+    (void)remove_folder(base, renameat(base, name, base, removed) == 0 ? removed : name);
   }
   close(tree);
 }
@@ -185,7 +186,7 @@ int make_tree(int base, const char* name, const std::vector<ViewEntry>& entries,
     if (error == 0) error = EAGAIN;  // another process has made it meanwhile
   }
   tree.reset();
-  remove_folder(base, temporary);
+  (void)remove_folder(base, temporary);
   return error;
 }
 
@@ -288,6 +289,18 @@ const char* without_tree(const char* path) noexcept {
   if (*rest != '/' || std::strspn(rest + 1, "0123456789abcdef") != kNameDigits) return path;
   rest += 1 + kNameDigits;
   return may_be_in_view(rest) ? rest : path;
+}
+
+void replace_text(const char* path, std::size_t root_length, std::string_view text) noexcept {
+  static std::atomic<unsigned> count{0};
+  char temporary[PATH_MAX];
+  const int length = std::snprintf(temporary, sizeof(temporary), "%.*s/.text-%ld-%u", static_cast<int>(root_length),
+                                   path, static_cast<long>(getpid()), count.fetch_add(1));
+  if (length >= static_cast<int>(sizeof(temporary))) return;
+  const UniqueFd file(open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return;
+  const bool written = write_all(file.get(), text) && fchmod(file.get(), 0444) == 0;
+  if (!written || rename(temporary, path) != 0) (void)unlink(temporary);
 }
 
 dev_t marked_device(mode_t mode, uid_t owner, std::int64_t modified_seconds) noexcept {

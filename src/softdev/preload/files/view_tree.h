@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "softdev/preload/files/view_entries.h"
@@ -61,6 +62,11 @@ class ViewTree {
 /// The part of `path` behind a tree's root, for example "/dev/infiniband", if `path` lies in the view of any tree of
 /// this user; else `path`. For results of getcwd() and realpath().
 [[nodiscard]] const char* without_tree(const char* path) noexcept;
+
+/// Replaces the text of a file of a tree. Processes that have the file open keep the old text. A failure changes nothing.
+/// path         absolute
+/// root_length  number of characters at its start that name the tree
+void replace_text(const char* path, std::size_t root_length, std::string_view text) noexcept;
 
 /// The files that stand for character devices have a mark, because only root can make real ones. Returns the number of
 /// the device; 0: the file has no mark.
