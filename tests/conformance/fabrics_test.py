@@ -20,6 +20,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
+from foreign_programs_test import SECONDS  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 from listening import listens  # noqa: E402
 from rdmacm_test import ConnectedPrograms  # noqa: E402
@@ -36,9 +37,10 @@ def own_address():
 
 
 class Fabrics(ConnectedPrograms):
-    # fi_pingpong's client ends its connection as soon as it has received the last message. If the acknowledgement of this
-    # message is lost on the way, the server's request ends as flushed, as on hardware.
-    acknowledges_in_time = True
+    # fi_pingpong ends its connection when it has received the last message. If the acknowledgement of this message is
+    # lost on the way, the peer's last request is flushed, and the peer exits with another status than 0. The same can
+    # happen on hardware.
+    libfabric_succeeds = True
     qperf_tests = ("rc_rdma_write_lat", "ver_rc_compare_swap")  # each takes a second
 
     def setUp(self):
@@ -55,12 +57,12 @@ class Fabrics(ConnectedPrograms):
         self.addCleanup(shutil.rmtree, path)
         return path
 
-    def run_by_tcp(self, server, client, port):
-        """For servers that listen at a TCP port before they use RDMA. Returns the client's output, and the server's process."""
-        process = self.start_in(self.as_server, *server)
+    def start_listener(self, port, *arguments):
+        """For servers that listen at a TCP port before they use RDMA."""
+        process = self.start_in(self.as_server, *arguments)
         while not listens(int(port), process.pid):
             self.assertIsNone(process.poll(), "the server ended before it listened")
-        return self.output(self.start_in(self.as_client, *client)), process
+        return process
 
     def test_ucx(self):
         """-q: the data is checked. io_demo's server serves until it is killed."""
@@ -91,10 +93,11 @@ class Fabrics(ConnectedPrograms):
             with self.subTest(options):
                 port = self.port()
                 common = ("fi_pingpong", *options, "-I", "10", "-c")
-                out, server = self.run_by_tcp((*common, "-B", port), (*common, "-P", port, self.address), port)
-                row = r"(?m)^(4|64)k +10 +=10 "
-                self.assertRegex(out, row)
-                self.assertRegex(self.output(server) if self.acknowledges_in_time else server.communicate()[0], row)
+                server = self.start_listener(port, *common, "-B", port)
+                client = self.start_in(self.as_client, *common, "-P", port, self.address)
+                for process in (client, server):
+                    out = self.output(process) if self.libfabric_succeeds else process.communicate(timeout=SECONDS)[0]
+                    self.assertRegex(out, r"(?m)^(4|64)k +10 +=10 ")
 
     def test_librpma(self):
         program = os.path.join(self.folder(), "rpma_transfer")
@@ -130,9 +133,7 @@ class Fabrics(ConnectedPrograms):
         """-cm1: qperf connects by librdmacm, not by LIDs."""
         self.need("qperf")
         port = self.port()
-        server = self.start_in(self.as_server, "qperf", "-lp", port)
-        while not listens(int(port), server.pid):
-            self.assertIsNone(server.poll())
+        server = self.start_listener(port, "qperf", "-lp", port)
         for test in self.qperf_tests:
             with self.subTest(test):
                 out = self.output(self.start_in(self.as_client, "qperf", "-lp", port, self.address, "-cm1", "-t", "1", test))
@@ -168,7 +169,7 @@ class FabricsBetweenHosts(Fabrics):
 
 
 class FabricsOnABadCable(FabricsBetweenHosts):
-    acknowledges_in_time = False
+    libfabric_succeeds = False
 
     def setUp(self):
         super().setUp()
