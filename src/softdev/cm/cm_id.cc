@@ -56,6 +56,10 @@ CmAddress loopback(sa_family_t family) noexcept {
   return address;
 }
 
+bool is_loopback(const CmAddress& address) noexcept {
+  return verbs::reach_of(address.gid) == verbs::Reach::kHost;
+}
+
 bool is_link_local_ipv6(const CmAddress& address) noexcept {
   return address.family == AF_INET6 && verbs::reach_of(address.gid) == verbs::Reach::kLink;
 }
@@ -87,7 +91,9 @@ int CmId::bind(CmAddress address) {
   const bool is_loopback_gid = address.family == AF_IB && verbs::equal(address.gid, loopback(AF_INET6).gid);
   if (is_loopback_gid) address.gid = service_.device().gid(loopback(AF_INET));
   source_ = address;
-  if (!address.is_any()) {
+  // A loopback address selects no device, as in the kernel (drivers/infiniband/core/cma.c, cma_any_addr). libfabric
+  // binds one to find out whether it does, and would then tell other hosts to connect to it.
+  if (!address.is_any() && !is_loopback(address)) {
     if (const int error = take_device(); error != 0) return error;
   }
   // An AF_IB address may name a port space; an identifier of another space than RDMA_PS_IB has its own.
@@ -127,6 +133,8 @@ int CmId::resolve_address(const CmAddress& source, CmAddress target) {
     // Nothing is ever sent to this port, so it may be any number, and need not be taken from other processes.
     if (from.port == 0) from.port = static_cast<std::uint16_t>(32768 + std::random_device{}() % 28232);
     source_ = from;
+  }
+  if (!has_device()) {
     if (const int error = take_device(); error != 0) return error;
   }
   if (target.interface == 0 && is_link_local_ipv6(target)) target.interface = source_.interface;

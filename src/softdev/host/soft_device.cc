@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include <cstdio>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,19 @@ SoftDevice::SoftDevice(DeviceIdentity identity) : PaddedDevice{}, identity_(std:
   std::snprintf(dev_name, sizeof(dev_name), "uverbs-%.50s", name);
   std::snprintf(dev_path, sizeof(dev_path), "/sys/class/infiniband_verbs/%s", dev_name);
   std::snprintf(ibdev_path, sizeof(ibdev_path), "/sys/class/infiniband/%s", name);
+}
+
+std::shared_ptr<SoftDevice> SoftDevice::with(const DeviceIdentity& identity) {
+  static auto& mutex = *new std::mutex;  // both are never destroyed: programs list devices when they exit
+  static auto& known = *new std::vector<std::weak_ptr<SoftDevice>>;
+  const std::scoped_lock lock(mutex);
+  std::erase_if(known, [](const auto& device) { return device.expired(); });
+  for (const auto& device : known) {
+    if (auto found = device.lock(); found && found->identity() == identity) return found;
+  }
+  auto device = std::make_shared<SoftDevice>(identity);
+  known.push_back(device);
+  return device;
 }
 
 bool SoftDevice::is(const ibv_device* device) noexcept {

@@ -16,6 +16,8 @@ struct DeviceIdentity {
   std::string name;
   unsigned index = 0;       ///< 0 to kMaxDevices - 1: determines its GUID and LID
   bool infiniband = false;  ///< the link layer that its port reports; else Ethernet
+
+  bool operator==(const DeviceIdentity&) const = default;
 };
 
 /// An ibv_device with padding after it. The devices of libibverbs are larger than the public part, and some programs
@@ -25,6 +27,10 @@ struct PaddedDevice : ibv_device {
 };
 struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
   explicit SoftDevice(DeviceIdentity identity);
+  /// The device with this identity. While a list or a context has it, this is always the same object, as in libibverbs:
+  /// librdmacm compares the addresses of two lists to find new devices.
+  /// Threads: any.
+  [[nodiscard]] static std::shared_ptr<SoftDevice> with(const DeviceIdentity& identity);
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
   /// True if `device` is a soft device and not a kernel device.
   [[nodiscard]] static bool is(const ibv_device* device) noexcept;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "softdev/host/gid_table.h"
@@ -74,15 +75,19 @@ ibv_device** list_by_system(ibv_device** (*list)(int*)) {
   return list(nullptr);
 }
 
-/// Names the files that soft devices have in the view.
+/// Names the files that soft devices have in the view. Other lists may have the same devices, so a name that is correct
+/// is not written again.
 void name_nodes(ibv_device** softs) {
   if (length(softs) == 0) return;
+  static auto& mutex = *new std::mutex;
+  const std::scoped_lock lock(mutex);
   const auto system = rdmacomm::softdev::preload::read_system();
   for (std::size_t i = 0; i < length(softs); ++i) {
     ibv_device& device = *softs[i];
     const unsigned index = static_cast<const softdev::SoftDevice&>(device).identity().index;
-    std::snprintf(device.dev_name, sizeof(device.dev_name), "%s",
-                  rdmacomm::softdev::preload::verbs_name(system, index).c_str());
+    const std::string name = rdmacomm::softdev::preload::verbs_name(system, index);
+    if (name == device.dev_name) continue;
+    std::snprintf(device.dev_name, sizeof(device.dev_name), "%s", name.c_str());
     std::snprintf(device.dev_path, sizeof(device.dev_path), "/sys/class/infiniband_verbs/%s", device.dev_name);
   }
 }

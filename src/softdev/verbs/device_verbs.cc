@@ -59,7 +59,7 @@ ibv_device** list_devices(std::span<const DeviceIdentity> identities) {
   auto* listed = new (std::nothrow) DeviceList;
   if (listed == nullptr) return fail<ibv_device*>(ENOMEM);
   for (const DeviceIdentity& identity : identities) {
-    listed->devices.push_back(std::make_shared<SoftDevice>(identity));
+    listed->devices.push_back(SoftDevice::with(identity));
     listed->list[listed->devices.size() - 1] = listed->devices.back().get();
   }
   return listed->list;

@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "rdmacomm/deadline.h"
+#include "softdev/host/soft_device.h"
 #include "softdev/verbs/raw_verbs.h"
+#include "softdev/verbs/soft_verbs.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -273,6 +275,27 @@ TEST(Verbs, AllocatedMemoryIsZeroedAndReused) {
   ASSERT_NE(second, nullptr);
   EXPECT_TRUE(std::all_of(second, second + (1 << 20), [](std::byte b) { return b == std::byte{0}; }));
   api().free_memory(node.context.get(), second, 1 << 20, false);
+}
+
+TEST(DeviceList, HasTheSameDevicesAsLongAsTheyAreUsed) {
+  const DeviceIdentity identities[] = {{.name = "soft0"}, {.name = "soft1", .index = 1}};
+  ibv_device** const one = list_devices(identities);
+  ibv_device** const two = list_devices(identities);
+  ibv_device* const device = one[1];
+  EXPECT_EQ(two[0], one[0]);
+  EXPECT_EQ(two[1], device);
+  EXPECT_NE(one[0], device);
+  const verbs::ContextHandle context(api(), api().open_device(device));
+  free_device_list(one);
+  free_device_list(two);
+  ibv_device** const three = list_devices(identities);
+  EXPECT_EQ(three[1], device);
+  free_device_list(three);
+  // Its link layer belongs to its identity.
+  const DeviceIdentity other{.name = "soft1", .index = 1, .infiniband = true};
+  ibv_device** const four = list_devices({&other, 1});
+  EXPECT_NE(four[0], device);
+  free_device_list(four);
 }
 
 TEST(DeviceAttributes, TheExtendedFlagsRepeatTheOthers) {

@@ -130,6 +130,18 @@ TEST_F(ViewTrees, LeftoversOfKilledProcessesAreRemoved) {
   tree.leave();
 }
 
+/// Each level is tried a few times, so it must not be many times at all levels together.
+TEST_F(ViewTrees, LeftoversThatAreTooDeepDelayNobody) {
+  fs::path deep = base_ / "0123456789abcdef";
+  for (int level = 0; level < 20; ++level) deep /= "level";
+  fs::create_directories(deep);
+  fs::permissions(base_, fs::perms::owner_all);
+  ViewTree tree;
+  ASSERT_EQ(tree.join(base_, entries("")), 0);
+  tree.leave();
+  fs::remove_all(base_);
+}
+
 TEST_F(ViewTrees, ATreeThatAProcessIsRemovingIsNotUsed) {
   ViewTree tree;
   ASSERT_EQ(tree.join(base_, entries("")), 0);
