@@ -16,7 +16,11 @@ struct QpEx : ibv_qp_ex {
 
   using AtomicWrite = void(ibv_qp_ex* qp, std::uint32_t key, std::uint64_t address, const void* value);
 
+  using Flush = void(ibv_qp_ex* qp, std::uint32_t key, std::uint64_t address, std::size_t length, std::uint8_t type,
+                     std::uint8_t level);
+
   void set_atomic_write(AtomicWrite* function) noexcept { set(1, &function); }
+  void set_flush(Flush* function) noexcept { set(2, &function); }
 
  private:
   /// Sets the pointer that is `place` pointers behind wr_abort.

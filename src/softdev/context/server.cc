@@ -274,7 +274,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
                           std::span<std::byte> out) {
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (qp == nullptr) return ENOENT;
-  const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
+  const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap ||
+                      request.kind == RequestKind::kAtomicWrite;
   const std::uint64_t length = atomic ? 8 : request.length;
   const std::scoped_lock lock(access_mutex_);
   // The initiator has checked the kind of access. The range must be checked again, because its registration may have
@@ -307,6 +308,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
     answer.value = request.operand;
     if (request.kind == RequestKind::kFetchAdd) {
       answer.value = word.fetch_add(request.operand);
+    } else if (request.kind == RequestKind::kAtomicWrite) {
+      word.store(request.operand);
     } else {
       word.compare_exchange_strong(answer.value, request.swap);
     }

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "softdev/common/newer_numbers.h"
+
 namespace rdmacomm::softdev {
 
 class TrafficFile;
@@ -57,7 +59,7 @@ struct alignas(64) TrafficCell {
     kFlush,
     kNone,
   };
-  /// The kind of each ibv_wr_opcode. 14 and 15 are FLUSH and ATOMIC_WRITE.
+  /// The kind of each ibv_wr_opcode. The last two are kWrFlush and kWrAtomicWrite.
   static constexpr std::array<Kind, 16> kKindOf{kWrite,  kWriteWithImmediate,
                                                 kSend,   kSendWithImmediate,
                                                 kRead,   kAtomic,
@@ -67,7 +69,8 @@ struct alignas(64) TrafficCell {
                                                 kNone,   kNone,
                                                 kFlush,  kAtomicWrite};
   static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_SEND_WITH_IMM == 3 && IBV_WR_RDMA_READ == 4 &&
-                IBV_WR_ATOMIC_FETCH_AND_ADD == 6 && IBV_WR_SEND_WITH_INV == 9);
+                IBV_WR_ATOMIC_FETCH_AND_ADD == 6 && IBV_WR_SEND_WITH_INV == 9 && kWrFlush == 14 &&
+                kWrAtomicWrite == 15);
   /// As `target`: not on this host, or it counts itself what it receives.
   static constexpr std::uint32_t kElsewhere = UINT32_MAX;
 

@@ -143,8 +143,8 @@ void add_cell(const TrafficCell& cell, std::vector<Counts>& devices) noexcept {
     return all;
   };
   const Sum sends = sum({Cell::kSend, Cell::kSendWithImmediate, Cell::kSendWithInvalidate});
-  const Sum writes = sum({Cell::kWrite, Cell::kWriteWithImmediate, Cell::kAtomicWrite});
-  const Sum asking = sum({Cell::kRead, Cell::kAtomic, Cell::kFlush});
+  const Sum writes = sum({Cell::kWrite, Cell::kWriteWithImmediate, Cell::kAtomicWrite, Cell::kFlush});
+  const Sum asking = sum({Cell::kRead, Cell::kAtomic});
   const std::uint64_t packets = sends.requests + writes.requests + cell.more_packets + asking.requests;
   const std::uint64_t payload = sends.bytes + writes.bytes;
   const std::uint64_t data = asking.bytes;

@@ -457,19 +457,60 @@ ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noex
   return ExecResult::done(bytes);
 }
 
+ibv_wc_status LocalWire::find_word(std::uint32_t key, std::uint64_t address, std::uint32_t access,
+                                   TargetRange& at) noexcept {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (address % kWord != 0) return IBV_WC_REM_INV_REQ_ERR;
+  if (!find(key, remote_->pd, address, kWord, access, at)) return IBV_WC_REM_ACCESS_ERR;
+  // With zero-based addresses, address 0 may have any alignment.
+  return (address + registration(key).shift) % kWord == 0 ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR;
+}
+
+ExecResult LocalWire::exec_atomic_write(const ibv_send_wr& wr) noexcept {
+  const auto& to = wr.wr.rdma;
+  TargetRange at;
+  const ibv_wc_status found = find_word(to.rkey, to.remote_addr, IBV_ACCESS_REMOTE_WRITE, at);
+  if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
+  std::uint64_t value = 0;
+  gather(wr.sg_list, wr.num_sge, reinterpret_cast<std::byte*>(&value));
+  if (at.base != nullptr) {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at.base)).store(value);
+    return ExecResult::done(sizeof(value));
+  }
+  // As in exec_atomic().
+  Request request;
+  request.kind = RequestKind::kAtomicWrite;
+  request.qpn = target_qpn_;
+  request.rkey = to.rkey;
+  request.address = to.remote_addr;
+  request.operand = value;
+  count(path_counts().served);
+  const int error = peer_->request(request, {}, nullptr);
+  return error == 0 ? ExecResult::done(sizeof(value)) : failed_copy(error);
+}
+
+/// All earlier requests are complete, and their bytes are in memory that all processors see.
+ExecResult LocalWire::exec_flush(const ibv_send_wr& wr) noexcept {
+  const FlushRequest flush = FlushRequest::of(wr);
+  if (!flush.is_valid()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  const bool whole = flush.level == kFlushRegistration;
+  // The whole registration is flushed at any address and length.
+  const std::uint64_t address = whole ? registration(flush.key).address : flush.address;
+  const std::uint64_t length = whole ? 0 : flush.length;
+  if (find_allowed(flush.key, remote_->pd, address, length, flush.needed_access()) == nullptr) {
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return ExecResult::done(0);
+}
+
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
+  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   TargetRange at;
-  if (!find(atomic.rkey, remote_->pd, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
-    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
-  // With zero-based addresses, address 0 may have any alignment.
-  if ((atomic.remote_addr + registration(atomic.rkey).shift) % 8 != 0) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
+  const ibv_wc_status found = find_word(atomic.rkey, atomic.remote_addr, IBV_ACCESS_REMOTE_ATOMIC, at);
+  if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {
     // The memory is not mapped here. The target's serving thread does all atomics on it, with the CPU's atomic
@@ -511,7 +552,9 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
     case IBV_WR_RDMA_WRITE_WITH_IMM: return exec_write(wr, bytes);
     case IBV_WR_RDMA_READ: return exec_read(wr, bytes);
     case IBV_WR_SEND_WITH_INV: return exec_send_and_invalidate(wr, bytes);
-    default: return exec_atomic(wr);
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return exec_atomic(wr);
+    default: return wr.opcode == kWrFlush ? exec_flush(wr) : exec_atomic_write(wr);
   }
 }
 

@@ -150,6 +150,11 @@ class LocalWire final : public Wire {
   [[nodiscard]] int write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
+  ExecResult exec_atomic_write(const ibv_send_wr& wr) noexcept;
+  ExecResult exec_flush(const ibv_send_wr& wr) noexcept;
+  /// Finds the word of an atomic operation. Returns IBV_WC_SUCCESS, or the reason of a refusal.
+  [[nodiscard]] ibv_wc_status find_word(std::uint32_t key, std::uint64_t address, std::uint32_t access,
+                                        TargetRange& at) noexcept;
 
   [[nodiscard]] bool local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept;
   [[nodiscard]] bool receive_posted() noexcept;

@@ -84,8 +84,8 @@ class Peer {
   /// EFAULT: may also mean that the target has taken `write` back.
   [[nodiscard]] int write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length,
                                          std::uint32_t flag) noexcept;
-  /// Sends a request to the target's serving thread: kWrite, kRead, kFetchAdd, kCompareSwap or kInvalidate. Returns 0,
-  /// or an errno value.
+  /// Sends a request to the target's serving thread: kWrite, kRead, kFetchAdd, kCompareSwap, kAtomicWrite or
+  /// kInvalidate. Returns 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Reports to the target that a request broke its rules. Does not wait for an answer.
   void report_failure(std::uint32_t qpn, ibv_event_type event, std::uint32_t life) noexcept {

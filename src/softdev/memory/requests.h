@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/hot_inline.h"
+#include "softdev/common/newer_numbers.h"
 #include "softdev/memory/mr_table.h"
 
 namespace rdmacomm::softdev {
@@ -16,11 +17,50 @@ namespace rdmacomm::softdev {
 /// be outside the range of ibv_wr_opcode, for which a cast is undefined.
 [[nodiscard]] constexpr bool is_remote_opcode(std::uint8_t byte) noexcept {
   static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_ATOMIC_FETCH_AND_ADD == 6);
-  return byte <= IBV_WR_ATOMIC_FETCH_AND_ADD || byte == IBV_WR_SEND_WITH_INV;
+  return byte <= IBV_WR_ATOMIC_FETCH_AND_ADD || byte == IBV_WR_SEND_WITH_INV || byte == kWrFlush ||
+         byte == kWrAtomicWrite;
 }
 
+/// Operations that return the value before. An ATOMIC WRITE returns nothing.
 [[nodiscard]] constexpr bool is_atomic(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// Requests that only reliable connected queue pairs have.
+[[nodiscard]] constexpr bool is_for_connected(ibv_wr_opcode opcode) noexcept {
+  return opcode == kWrFlush || opcode == kWrAtomicWrite;
+}
+
+/// The parts of a FLUSH request, which ibv_send_wr has no members for. They lie in those of an atomic.
+struct FlushRequest {
+  std::uint64_t address;
+  std::uint64_t length;
+  std::uint32_t key;
+  std::uint8_t type;   ///< kFlushGlobal, kFlushPersistent
+  std::uint8_t level;  ///< kFlushRange, kFlushRegistration
+
+  void put(ibv_send_wr& wr) const noexcept {
+    wr.wr.atomic = {address, length, static_cast<std::uint64_t>(type) | static_cast<std::uint64_t>(level) << 8, key};
+  }
+  [[nodiscard]] static FlushRequest of(const ibv_send_wr& wr) noexcept {
+    const auto& parts = wr.wr.atomic;
+    return {parts.remote_addr, parts.compare_add, parts.rkey, static_cast<std::uint8_t>(parts.swap),
+            static_cast<std::uint8_t>(parts.swap >> 8)};
+  }
+  /// False for numbers that do not exist.
+  [[nodiscard]] bool is_valid() const noexcept {
+    return type != 0 && (type & ~(kFlushGlobal | kFlushPersistent)) == 0 && level <= kFlushRegistration;
+  }
+  /// The access that the queue pair and the registration must grant.
+  [[nodiscard]] std::uint32_t needed_access() const noexcept {
+    return ((type & kFlushGlobal) != 0 ? kAccessFlushGlobal : 0) |
+           ((type & kFlushPersistent) != 0 ? kAccessFlushPersistent : 0);
+  }
+};
+
+/// True if the request uses the members of ibv_send_wr::wr.atomic.
+[[nodiscard]] constexpr bool has_operands(ibv_wr_opcode opcode) noexcept {
+  return is_atomic(opcode) || opcode == kWrFlush;
 }
 
 /// READs and atomics: bytes of the target are written into the local slices.

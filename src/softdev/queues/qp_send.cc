@@ -19,6 +19,8 @@ namespace {
 
 /// The opcode of the completion; IBV_WC_RECV means that this device does not have the operation.
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
+  if (opcode == kWrFlush) return kWcFlush;
+  if (opcode == kWrAtomicWrite) return kWcAtomicWrite;
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_INV:
@@ -71,6 +73,11 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
     if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
   }
   if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
+  if (is_for_connected(wr.opcode)) {
+    if (service_ != Service::kReliable) return EINVAL;
+    if (wr.opcode == kWrFlush) return wr.num_sge == 0 && FlushRequest::of(wr).is_valid() ? 0 : EINVAL;
+    return message_bytes(wr) == sizeof(std::uint64_t) ? 0 : EINVAL;  // may be inline in any queue pair
+  }
   if (wr.opcode == IBV_WR_BIND_MW) {
     const auto& bind = wr.bind_mw;
     return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "softdev/common/newer_numbers.h"
+#include "softdev/memory/requests.h"
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
@@ -61,6 +63,17 @@ void set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t number) {
   builder_of(qp).set_xrc_queue(number);
 }
 
+void atomic_write(ibv_qp_ex* qp, std::uint32_t key, std::uint64_t address, const void* value) {
+  add_rdma(qp, kWithAtomicWrite, kWrAtomicWrite, key, address);
+  const ibv_data_buf word{const_cast<void*>(value), sizeof(std::uint64_t)};
+  builder_of(qp).set_inline({&word, 1});
+}
+void flush(ibv_qp_ex* qp, std::uint32_t key, std::uint64_t address, std::size_t length, std::uint8_t type,
+           std::uint8_t level) {
+  const FlushRequest request{address, length, key, type, level};
+  request.put(add(qp, kWithFlush, kWrFlush));
+}
+
 void bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t key, const ibv_mw_bind_info* info) {
   add(qp, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW).bind_mw = {mw, key, *info};
 }
@@ -71,11 +84,8 @@ void send_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
   add(qp, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV).invalidate_rkey = key;
 }
 
-// Not supported by this device.
+/// Not supported by this device.
 void send_tso(ibv_qp_ex* qp, void* /*header*/, std::uint16_t /*bytes*/, std::uint16_t /*mss*/) {
-  builder_of(qp).refuse(EOPNOTSUPP);
-}
-void atomic_write(ibv_qp_ex* qp, std::uint32_t /*key*/, std::uint64_t /*address*/, const void* /*value*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
 
@@ -119,6 +129,7 @@ std::uint64_t RequestBuilder::operations_of(ibv_qp_type type) noexcept {
   constexpr std::uint64_t kOfWindows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
   if (type == IBV_QPT_UD) return kSends;
   const std::uint64_t unreliable = kSends | kWrites | kOfWindows;
+  if (type == IBV_QPT_RC) return unreliable | kReads | kWithFlush | kWithAtomicWrite;
   return type == IBV_QPT_UC ? unreliable : unreliable | kReads;
 }
 
@@ -144,6 +155,7 @@ void RequestBuilder::install(QpEx& qp) noexcept {
   qp.wr_complete = complete;
   qp.wr_abort = abandon;
   qp.set_atomic_write(atomic_write);
+  qp.set_flush(flush);
 }
 
 void RequestBuilder::start() {

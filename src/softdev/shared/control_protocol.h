@@ -39,6 +39,7 @@ enum class RequestKind : std::uint32_t {
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: the value before
   kCompareSwap,  ///< -> Answer::value: the value before
+  kAtomicWrite,  ///< stores `operand`
   kInvalidate,   ///< ends the binding of memory window `rkey`; EACCES: no such window
 };
 

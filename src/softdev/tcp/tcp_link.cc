@@ -42,7 +42,7 @@ TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   head.solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   head.length = bytes;
   head.immediate = wr.imm_data;
-  if (is_atomic(wr.opcode)) {
+  if (has_operands(wr.opcode)) {
     head.key = wr.wr.atomic.rkey;
     head.address = wr.wr.atomic.remote_addr;
     head.operand = wr.wr.atomic.compare_add;

@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little,
               "the structs below are sent as they are in memory, and the wire is little-endian");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
-inline constexpr std::uint16_t kTcpVersion = 4;
+inline constexpr std::uint16_t kTcpVersion = 5;
 
 /// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. Linux does not
 /// assign these ports by default (ip_local_port_range ends at 60999).
@@ -89,7 +89,7 @@ struct TcpRequest {
   std::uint32_t key = 0;        ///< rkey; for datagrams: the Q_Key
   std::uint32_t queue = 0;      ///< for XRC: number of the shared receive queue
   std::uint64_t address = 0;
-  std::uint64_t operand = 0;  ///< atomics: compare_add
+  std::uint64_t operand = 0;  ///< atomics: compare_add; FLUSH: see FlushRequest::put()
   std::uint64_t swap = 0;
 };
 static_assert(sizeof(TcpRequest) == 48);

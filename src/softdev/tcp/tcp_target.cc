@@ -29,8 +29,9 @@ ibv_wr_opcode opcode_of(const TcpRequest& request) noexcept {
   return static_cast<ibv_wr_opcode>(request.opcode);
 }
 
+/// True for requests that are answered by their number. They have a payload, which may be empty.
 bool has_payload(const TcpRequest& request) noexcept {
-  return is_send(opcode_of(request)) || is_write(opcode_of(request));
+  return !brings_bytes(opcode_of(request));
 }
 
 /// True if a correct peer could have sent it.
@@ -38,6 +39,8 @@ bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (!is_remote_opcode(request.opcode) || request.length > kMaxMessageBytes) return false;
   if (is_atomic(opcode_of(request))) return is_reliable(service) && request.length == sizeof(std::uint64_t);
   if (request.opcode == IBV_WR_RDMA_READ) return is_reliable(service);
+  if (request.opcode == kWrAtomicWrite) return service == Service::kReliable && request.length == sizeof(std::uint64_t);
+  if (request.opcode == kWrFlush) return service == Service::kReliable && request.length == 0;
   return has_payload(request);
 }
 
@@ -98,8 +101,8 @@ ibv_send_wr work_request_of(const TcpRequest& request, ibv_sge& slice) noexcept 
   wr.qp_type.xrc.remote_srqn = request.queue;
   wr.sg_list = &slice;
   wr.num_sge = slice.length == 0 ? 0 : 1;
-  if (is_atomic(wr.opcode)) {
-    wr.num_sge = 1;
+  if (is_atomic(wr.opcode)) wr.num_sge = 1;
+  if (has_operands(wr.opcode)) {
     wr.wr.atomic = {request.address, request.operand, request.swap, request.key};
   } else {
     wr.wr.rdma.remote_addr = request.address;

@@ -8,6 +8,7 @@
 #include "rdmacomm/softdev.h"
 #include "softdev/common/device_clock.h"
 #include "softdev/common/device_limits.h"
+#include "softdev/common/newer_numbers.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
@@ -41,7 +42,8 @@ void describe_paging(ibv_device_attr_ex& attributes) {
       kMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
   auto& transports = attributes.odp_caps.per_transport_caps;
   attributes.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-  transports.rc_odp_caps = attributes.xrc_odp_caps = kReliable;
+  transports.rc_odp_caps = kReliable | kPagedFlush | kPagedAtomicWrite;
+  attributes.xrc_odp_caps = kReliable;
   transports.uc_odp_caps = kMessages | IBV_ODP_SUPPORT_WRITE;
   transports.ud_odp_caps = kMessages;
 }
@@ -106,7 +108,7 @@ int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   describe_device(identity_of(context), attributes->orig_attr);
   set_port_count(*attributes);
   // Its lower half repeats the flags of ibv_device_attr, as in the kernel.
-  attributes->device_cap_flags_ex = attributes->orig_attr.device_cap_flags;
+  attributes->device_cap_flags_ex = attributes->orig_attr.device_cap_flags | kCanFlushGlobal | kCanWriteAtomically;
   describe_paging(*attributes);
   attributes->max_dm_size = kMaxDeviceMemory;
   attributes->completion_timestamp_mask = kClockMask;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "softdev/common/newer_numbers.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/memory/application_memory.h"
 #include "softdev/memory/page_faults.h"
@@ -25,8 +26,8 @@ namespace {
 
 constexpr int kOfDmabufs =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr int kOfMemory =
-    kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+constexpr int kOfMemory = kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |
+                          IBV_ACCESS_HUGETLB | static_cast<int>(kAccessFlushGlobal);  // no memory is persistent
 
 /// The application's request for a registration.
 struct Wanted {

@@ -135,9 +135,10 @@ TEST(TcpHostile, OnlyKnownBytesAreOperations) {
   for (unsigned byte = 0; byte < 256; ++byte) {
     if (is_remote_opcode(static_cast<std::uint8_t>(byte))) known.push_back(byte);
   }
-  EXPECT_EQ(known, (std::vector<unsigned>{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-                                          IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
-                                          IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV}));
+  EXPECT_EQ(known,
+            (std::vector<unsigned>{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+                                   IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                   IBV_WR_SEND_WITH_INV, kWrFlush, kWrAtomicWrite}));
 }
 
 TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
@@ -147,6 +148,19 @@ TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
     request.opcode = opcode;
     say(scene.connection, request);
     EXPECT_TRUE(is_closed(scene.connection)) << unsigned{opcode};
+  }
+}
+
+TEST(TcpHostile, AnOperationOfTheWrongLengthEndsTheConnection) {
+  const std::pair<ibv_wr_opcode, std::uint32_t> wrong[] = {
+      {IBV_WR_ATOMIC_FETCH_AND_ADD, 4}, {kWrAtomicWrite, 4}, {kWrAtomicWrite, 16}, {kWrFlush, 1}};
+  for (const auto& [opcode, length] : wrong) {
+    const ManualScene scene;
+    TcpRequest request;
+    request.opcode = static_cast<std::uint8_t>(opcode);
+    request.length = length;
+    say(scene.connection, request);
+    EXPECT_TRUE(is_closed(scene.connection)) << unsigned{opcode} << ", " << length;
   }
 }
 
@@ -208,7 +222,7 @@ TEST(TcpHostile, RandomNumbersDoNotCrash) {
       answer.done = any();
       answer.length = random() % 2 == 0 ? 8 : any();
       TcpRequest request;
-      request.opcode = static_cast<std::uint8_t>(random() % 2 == 0 ? random() : random() % 12);
+      request.opcode = static_cast<std::uint8_t>(random() % 2 == 0 ? random() : random() % 16);
       request.again = random() % 2;
       request.done = any();
       request.length = any();
