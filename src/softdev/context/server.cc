@@ -283,6 +283,7 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   const MrEntry* const entry = find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(),
                                                  request.qpn, request.address, length, 0);
   if (entry == nullptr) return EACCES;
+  if (entry->arena == Arena::kNull) return EINVAL;  // initiators have such memory themselves
   auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
   if (atomic && reinterpret_cast<std::uintptr_t>(memory) % sizeof(std::uint64_t) != 0) return EINVAL;
   if (length == 0) return EINVAL;  // an empty range is not allowed

@@ -11,6 +11,7 @@
 #include "softdev/host/soft_ah.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/memory/mr_table.h"
+#include "softdev/memory/null_memory.h"
 #include "softdev/memory/requests.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/hazard.h"
@@ -228,6 +229,10 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
+  if (entry->arena == Arena::kNull) [[unlikely]] {
+    range.base = null_memory((access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != 0);
+    return range.base != nullptr;
+  }
   Cached& cached = cache_[place_of(key) % cache_.size()];
   if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
   if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
@@ -406,7 +411,9 @@ RDMACOMM_HOT_INLINE void LocalWire::write_mapped(const ibv_send_wr& wr, std::byt
 
 /// For write_again(). An inline slice has no registration.
 RDMACOMM_HOT_INLINE void LocalWire::remember(const ibv_send_wr& wr, std::uint64_t shift) noexcept {
-  written_to_.remember(registration(wr.wr.rdma.rkey), wr.wr.rdma.rkey, shift);
+  const MrEntry& entry = registration(wr.wr.rdma.rkey);
+  if (entry.arena == Arena::kNull) return;  // its addresses have no places of their own
+  written_to_.remember(entry, wr.wr.rdma.rkey, shift);
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0) return;
   const std::uint32_t key = wr.sg_list[0].lkey;
   written_from_.remember(own_registrations_[place_of(key)], key, 0);
@@ -656,7 +663,9 @@ int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std:
     const MrEntry* const entry =
         find_local_range(target_registrations_, slice.lkey, remote_->recv_pd, address, here, IBV_ACCESS_LOCAL_WRITE);
     if (entry == nullptr) return -1;
-    places[static_cast<std::size_t>(count++)] = {pointer(address + entry->shift), here};
+    const std::uint64_t memory = memory_of(*entry, address, true);
+    if (memory == 0) return -1;
+    places[static_cast<std::size_t>(count++)] = {pointer(memory), here};
   }
   return count;
 }
@@ -700,7 +709,8 @@ ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, st
   if (entry == nullptr || (target_->access.load(std::memory_order_relaxed) & access) != access) {
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   }
-  iovec place{pointer(address + entry->shift), total - done};
+  iovec place{pointer(memory_of(*entry, address, !read)), total - done};
+  if (place.iov_base == nullptr) return failed_copy(EFAULT);
   const Moved moved = mover.move({&place, 1});
   if (moved.error == EFAULT) return failed_copy(EFAULT);
   if (moved.error != 0 && moved.error != EAGAIN) return ExecOutcome::kLost;

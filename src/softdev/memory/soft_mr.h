@@ -15,6 +15,7 @@ struct SoftMr : ibv_mr {
   std::uint64_t iova = 0;           ///< its first address, as requests use it
   Mapping dmabuf;                   ///< its mapping, if the application has not mapped the memory
   SoftDm* device_memory = nullptr;  ///< if it registers a part of one
+  bool is_null = false;             ///< made by alloc_null_mr()
   int windows = 0;                  ///< number of windows bound to it; guarded by MemoryWindows
   std::uint64_t made_at = 0;        ///< a moment() of Stragglers
 

@@ -25,6 +25,7 @@ enum class Arena : std::uint32_t {
   kHugePages = 2,
   kServed = 3,  ///< device memory: only the target's serving thread reaches it
   kOwn = 4,     ///< the application's own memory, see own_memory.h
+  kNull = 5,    ///< none: each process has its own, see null_memory.h
 };
 
 /// In MrEntry::pd: a memory window. It has no lkey; only remote requests can use it.

@@ -78,6 +78,7 @@ void set_verbs(verbs_context& context) {
   context.alloc_td = alloc_td;
   context.dealloc_td = dealloc_td;
   context.advise_mr = advise_mr;
+  context.alloc_null_mr = alloc_null_mr;
   context.alloc_dm = alloc_dm;
   context.free_dm = free_dm;
   context.reg_dm_mr = reg_dm_mr;

@@ -14,6 +14,7 @@
 #include "softdev/common/newer_numbers.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/memory/application_memory.h"
+#include "softdev/memory/null_memory.h"
 #include "softdev/memory/page_faults.h"
 #include "softdev/memory/soft_mr.h"
 #include "softdev/memory/soft_pd.h"
@@ -200,13 +201,21 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
   return mr;
 }
 
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  const Wanted wanted{pd, nullptr, SIZE_MAX, 0, 0};
+  if (null_memory(false) == nullptr || null_memory(true) == nullptr) return fail<ibv_mr>(ENOMEM);
+  ibv_mr* const mr = enter(wanted, null_registration(SoftPd::from(pd).number), {});
+  if (mr != nullptr) SoftMr::from(mr).is_null = true;
+  return mr;
+}
+
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
   SoftMr& soft_mr = SoftMr::from(mr);
   SoftContext& soft = SoftContext::from(mr->context);
-  const bool is_special = !soft_mr.dmabuf.empty() || soft_mr.device_memory != nullptr;
+  const bool is_special = !soft_mr.dmabuf.empty() || soft_mr.device_memory != nullptr || soft_mr.is_null;
   if (is_special) return refuse_reregistration(EINVAL);  // like libibverbs
   if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
   Wanted wanted{mr->pd, mr->addr, mr->length, soft_mr.iova, soft_mr.access};

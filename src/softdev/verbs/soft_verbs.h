@@ -45,6 +45,8 @@ int dealloc_td(ibv_td* td);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
 /// Requests use `iova` for `address`.
 ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
+/// A registration of no memory: it reads as zeroes, and discards written bytes, at any address.
+ibv_mr* alloc_null_mr(ibv_pd* pd);
 /// EOPNOTSUPP: the memory of `fd` cannot be mapped.
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access);
 /// As ibv_rereg_mr. Returns 0, or an ibv_rereg_mr_err_code and errno. The keys do not change.
