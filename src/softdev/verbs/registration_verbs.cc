@@ -205,7 +205,9 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
   const Wanted wanted{pd, nullptr, SIZE_MAX, 0, 0};
   if (null_memory(false) == nullptr || null_memory(true) == nullptr) return fail<ibv_mr>(ENOMEM);
   ibv_mr* const mr = enter(wanted, null_registration(SoftPd::from(pd).number), {});
-  if (mr != nullptr) SoftMr::from(mr).is_null = true;
+  if (mr == nullptr) return nullptr;
+  SoftMr::from(mr).is_null = true;
+  --SoftPd::from(pd).users;  // perftest deallocates the domain first, as the driver of ConnectX permits
   return mr;
 }
 
@@ -276,7 +278,7 @@ int dereg_mr(ibv_mr* mr) {
   (void)take_out_of_service(soft, mr->lkey);
   MrTable& table = soft.registrations();
   soft.stragglers().defer(soft_mr.made_at, [&table, key = mr->lkey] { table.recycle(key); });
-  --SoftPd::from(mr->pd).users;
+  if (!soft_mr.is_null) --SoftPd::from(mr->pd).users;
   if (soft_mr.device_memory != nullptr) --soft_mr.device_memory->users;
   delete &soft_mr;
   return 0;

@@ -108,6 +108,13 @@ TEST(NullMr, ItsKeyEnds) {
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST(NullMr, ItsDomainCanBeDeallocatedFirst) {
+  const Node node;
+  ibv_pd* const domain = api().alloc_pd(node.context.get());
+  const verbs::MrHandle null(api(), ibv_alloc_null_mr(domain));
+  EXPECT_EQ(api().dealloc_pd(domain), 0);
+}
+
 TEST(NullMr, OnlyItsDomainMayUseIt) {
   NullScene scene;
   Node other;
