@@ -30,9 +30,9 @@ class ReceiveTable {
     std::ranges::copy(given, slices_.data() + std::size_t{place} * max_sge_);
     return given;
   }
-  /// bytes  the result of fill_entry() for it.
+  /// bytes  FilledEntry::room
   void set_room(std::uint32_t place, std::uint32_t bytes) noexcept { records_[place].room = bytes; }
-  /// The result of fill_entry(). No message that was handed over is longer.
+  /// The value of set_room(). No message that was handed over is longer.
   [[nodiscard]] std::uint32_t room(std::uint32_t place) const noexcept { return records_[place].room; }
   [[nodiscard]] std::uint64_t wr_id(std::uint32_t place) const noexcept { return records_[place].wr_id; }
   [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t place) const noexcept {
@@ -76,18 +76,23 @@ struct ReceiveMemory {
   }
 };
 
-/// Fills the part of a receive that initiators see. Returns the maximum size of a message that may be handed over
-/// without a look at the entry: the receive's size, or 0 if an lkey is invalid.
-inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices,
-                                const ReceiveMemory& memory) noexcept {
+struct FilledEntry {
+  std::uint32_t room;   ///< the receive's size
+  std::uint32_t floor;  ///< maximum size of a message that may be handed over without a look at the entry
+};
+
+/// Fills the part of a receive that initiators see. As on hardware, only the used part of a receive must be registered,
+/// so an invalid lkey is the error of the message that uses it.
+inline FilledEntry fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices, const ReceiveMemory& memory) noexcept {
   entry.count = static_cast<std::uint32_t>(slices.size());
-  entry.memory = memory.is_writable(slices) ? RecvEntry::kRegistered : RecvEntry::kUnregistered;
-  entry.total = 0;
-  for (const ibv_sge& slice : slices) entry.total += slice.length;
+  const bool is_registered = memory.is_writable(slices);
+  entry.memory = is_registered ? RecvEntry::kRegistered : RecvEntry::kUnchecked;
+  std::uint64_t total = 0;
+  for (const ibv_sge& slice : slices) total += slice.length;
+  entry.total = total;
   std::ranges::copy(slices, entry.scatter());
-  return entry.memory != RecvEntry::kRegistered
-             ? 0
-             : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
+  const auto room = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, UINT32_MAX));
+  return {room, is_registered ? room : 0};
 }
 
 /// Lowers the floor to `bytes`: the maximum size of a message that may be handed over to a receive without a look at
@@ -99,9 +104,7 @@ inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) 
 /// Marks a posted receive whose memory was deregistered: initiators must look at its entry before they hand over a
 /// message. Only the owner calls it.
 inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept {
-  if (entry.memory == RecvEntry::kRegistered) {
-    std::atomic_ref(entry.memory).store(RecvEntry::kGivenUp, std::memory_order_relaxed);
-  }
+  std::atomic_ref(entry.memory).store(RecvEntry::kUnchecked, std::memory_order_relaxed);
   lower_floor(floor, 0);
 }
 
