@@ -253,7 +253,6 @@ void remove_old_hosts(int folder) {
 
 TrafficFile* TrafficFile::of_process(std::uint64_t host) noexcept {
   static std::atomic<TrafficFile*> first{nullptr};
-  static std::atomic_flag is_busy;
   const long process = getpid();
   const auto find = [&](TrafficFile* from) {
     while (from != nullptr && (from->host_ != host || from->owner_ != process)) from = from->of_parent_;
