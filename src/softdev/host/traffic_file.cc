@@ -253,7 +253,6 @@ void remove_old_hosts(int folder) {
 
 TrafficFile* TrafficFile::of_process(std::uint64_t host) noexcept {
   static std::atomic<TrafficFile*> first{nullptr};
-  static std::atomic_flag is_busy;
   const long process = getpid();
   const auto find = [&](TrafficFile* from) {
     while (from != nullptr && (from->host_ != host || from->owner_ != process)) from = from->of_parent_;
@@ -297,7 +296,15 @@ void TrafficFile::create_file() {
     name_ = host_name(host_) + "-" + std::to_string(owner_) + "-" + std::to_string(i);
     file_.reset(openat(folder.get(), name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   }
-  if (file_ && flock(file_.get(), LOCK_EX | LOCK_NB) != 0) file_.reset();
+  struct stat found {};
+  if (file_ && (flock(file_.get(), LOCK_EX | LOCK_NB) != 0 || fstat(file_.get(), &found) != 0)) file_.reset();
+  file_system_ = found.st_dev;
+  inode_ = found.st_ino;
+}
+
+bool TrafficFile::has_descriptor() const noexcept {
+  struct stat found {};
+  return file_ && fstat(file_.get(), &found) == 0 && found.st_dev == file_system_ && found.st_ino == inode_;
 }
 
 bool TrafficFile::grow_locked() {
@@ -305,7 +312,7 @@ bool TrafficFile::grow_locked() {
   const std::size_t length = is_first ? kFirstBytes : kMoreBytes;
   std::byte* memory = nullptr;
   // The memory must exist: a store to a page of a full file system would kill the process.
-  if (file_ && may_write(bytes_ + length) &&
+  if (has_descriptor() && may_write(bytes_ + length) &&
       fallocate(file_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(length)) == 0) {
     Mapping mapping(file_.get(), bytes_, length, true);
     memory = mapping.data();
@@ -373,7 +380,7 @@ void TrafficFile::leave() noexcept {
     const UniqueFd folder = open_folder(false);
     const UniqueFd lock = folder ? lock_folder(folder.get()) : UniqueFd();
     // If the lock is busy, the next process does it.
-    if (lock && file_) move_to_ended(folder.get(), host_, name_, file_.get());
+    if (lock && has_descriptor()) move_to_ended(folder.get(), host_, name_, file_.get());
   } catch (const std::bad_alloc&) {
     // The same.
   }

@@ -6,6 +6,8 @@
 // lost if a process is killed, and the counters start again only with the system, like those of a NIC.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -48,12 +50,16 @@ class TrafficFile {
   /// Adds memory for more cells. Returns false: no memory.
   [[nodiscard]] bool grow_locked();
   void leave() noexcept;
+  /// Programs close descriptors that they did not open. The number then may belong to a file of the program.
+  [[nodiscard]] bool has_descriptor() const noexcept;
 
   const std::uint64_t host_;
   const long owner_;
   TrafficFile* of_parent_ = nullptr;
   UniqueFd file_;  // locked
   std::string name_;
+  dev_t file_system_ = 0;
+  ino_t inode_ = 0;
   std::mutex mutex_;
   std::vector<Mapping> mappings_;
   std::vector<std::unique_ptr<std::byte[]>> private_memory_;

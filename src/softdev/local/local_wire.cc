@@ -374,7 +374,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
-  const int error = recv.memory == RecvEntry::kUnregistered ? EACCES : scatter(wr, recv, bytes);
+  const int error = scatter(wr, recv, bytes);
   if (error == EACCES) {
     publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
     return ExecResult::refused(IBV_WC_REM_OP_ERR);
@@ -679,7 +679,7 @@ ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std:
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   std::array<iovec, kMaxSge> places;
-  const int count = recv.memory == RecvEntry::kUnregistered ? -1 : places_in_receive(recv, done, total, places);
+  const int count = places_in_receive(recv, done, total, places);
   const Moved moved =
       count < 0 ? Moved{0, EFAULT} : mover.move(std::span(places).first(static_cast<std::size_t>(count)));
   if (moved.error == EFAULT) {

@@ -28,7 +28,7 @@ std::byte* map_sink() noexcept {
   static_assert(kBytes % kFile == 0);
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kFile) return nullptr;
-  const UniqueFd file(memfd_create("soft0-null", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const UniqueFd file(memfd_create("rdmacomm-null", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ftruncate(file.get(), static_cast<off_t>(kFile)) != 0) return nullptr;
   void* const all = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all == MAP_FAILED) return nullptr;

@@ -30,9 +30,9 @@ class ReceiveTable {
     std::ranges::copy(given, slices_.data() + std::size_t{place} * max_sge_);
     return given;
   }
-  /// bytes  ReceiveRoom::bytes of it.
+  /// bytes  FilledEntry::room
   void set_room(std::uint32_t place, std::uint32_t bytes) noexcept { records_[place].room = bytes; }
-  /// ReceiveRoom::bytes. No message that was handed over is longer.
+  /// The value of set_room(). No message that was handed over is longer.
   [[nodiscard]] std::uint32_t room(std::uint32_t place) const noexcept { return records_[place].room; }
   [[nodiscard]] std::uint64_t wr_id(std::uint32_t place) const noexcept { return records_[place].wr_id; }
   [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t place) const noexcept {
@@ -61,14 +61,7 @@ struct ReceiveMemory {
   [[nodiscard]] bool is_writable(std::span<const ibv_sge> slices) const noexcept {
     return all_found(slices, find_local_range);
   }
-  /// True if each slice begins in such a registration. A message that is short enough stays in it.
-  [[nodiscard]] bool is_writable_at_first(std::span<const ibv_sge> slices) const noexcept {
-    return std::ranges::all_of(slices, [this](const ibv_sge& slice) {
-      return slice.length == 0 ||
-             find_local_range(table, slice.lkey, pd, slice.addr, 1, IBV_ACCESS_LOCAL_WRITE) != nullptr;
-    });
-  }
-  /// As is_writable(), and the slices need no translation (iova).
+  /// The same, and the slices need no translation (iova).
   [[nodiscard]] bool is_writable_in_place(std::span<const ibv_sge> slices) const noexcept {
     return all_found(slices, find_range);
   }
@@ -83,27 +76,23 @@ struct ReceiveMemory {
   }
 };
 
-/// The sizes of messages that a receive takes, in bytes.
-struct ReceiveRoom {
-  std::uint32_t bytes;         ///< at most; 0 if an lkey is invalid
-  std::uint32_t without_look;  ///< may be handed over without a look at the entry; 0 if not all of it is registered
+struct FilledEntry {
+  std::uint32_t room;   ///< the receive's size
+  std::uint32_t floor;  ///< maximum size of a message that may be handed over without a look at the entry
 };
 
-/// Fills the part of a receive that initiators see. As on hardware, a receive of which only a part is registered takes
-/// messages that fit in this part.
-inline ReceiveRoom fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices, const ReceiveMemory& memory) noexcept {
+/// Fills the part of a receive that initiators see. As on hardware, only the used part of a receive must be registered,
+/// so an invalid lkey is the error of the message that uses it.
+inline FilledEntry fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices, const ReceiveMemory& memory) noexcept {
   entry.count = static_cast<std::uint32_t>(slices.size());
-  entry.total = 0;
-  for (const ibv_sge& slice : slices) entry.total += slice.length;
+  const bool is_registered = memory.is_writable(slices);
+  entry.memory = is_registered ? RecvEntry::kRegistered : RecvEntry::kUnchecked;
+  std::uint64_t total = 0;
+  for (const ibv_sge& slice : slices) total += slice.length;
+  entry.total = total;
   std::ranges::copy(slices, entry.scatter());
-  const auto room = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
-  if (memory.is_writable(slices)) [[likely]] {
-    entry.memory = RecvEntry::kRegistered;
-    return {room, room};
-  }
-  const bool begins = memory.is_writable_at_first(slices);
-  entry.memory = begins ? RecvEntry::kUncertain : RecvEntry::kUnregistered;
-  return {begins ? room : 0, 0};
+  const auto room = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, UINT32_MAX));
+  return {room, is_registered ? room : 0};
 }
 
 /// Lowers the floor to `bytes`: the maximum size of a message that may be handed over to a receive without a look at
@@ -115,9 +104,7 @@ inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) 
 /// Marks a posted receive whose memory was deregistered: initiators must look at its entry before they hand over a
 /// message. Only the owner calls it.
 inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept {
-  if (entry.memory == RecvEntry::kRegistered) {
-    std::atomic_ref(entry.memory).store(RecvEntry::kUncertain, std::memory_order_relaxed);
-  }
+  std::atomic_ref(entry.memory).store(RecvEntry::kUnchecked, std::memory_order_relaxed);
   lower_floor(floor, 0);
 }
 

@@ -43,12 +43,13 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     if (error != 0) break;
     const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
     // Stored before the receive is published, so that a reader of the receive also sees its size.
-    const ReceiveRoom room = fill_entry(view_.recv(position), given, memory());
-    receives_.set_room(position & view_.mask, room.bytes);
+    const FilledEntry filled = fill_entry(view_.recv(position), given, memory());
+    receives_.set_room(position & view_.mask, filled.room);
     // If all earlier receives have been taken, their sizes do not limit the new ones.
     std::atomic<std::uint32_t>& floor = view_.shared->recv_floor;
-    if (room.without_look < floor.load(std::memory_order_relaxed) || waiting == 0)
-      floor.store(room.without_look, std::memory_order_relaxed);
+    if (filled.floor < floor.load(std::memory_order_relaxed) || waiting == 0) {
+      floor.store(filled.floor, std::memory_order_relaxed);
+    }
     ++position;
   }
   if (error != 0) *bad = wr;

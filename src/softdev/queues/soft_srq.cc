@@ -55,9 +55,9 @@ int SoftSrq::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     const std::uint32_t entry = free_.back();
     free_.pop_back();
     const std::span<const ibv_sge> given = receives_.put(entry, *wr);
-    const ReceiveRoom room = fill_entry(view_.recv(entry), given, memory());
-    receives_.set_room(entry, room.bytes);
-    lower_floor(view_.shared->recv_floor, room.without_look);
+    const FilledEntry filled = fill_entry(view_.recv(entry), given, memory());
+    receives_.set_room(entry, filled.room);
+    lower_floor(view_.shared->recv_floor, filled.floor);
     in_use_[entry] = 1;
     append_locked(entry);
   }

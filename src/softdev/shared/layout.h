@@ -215,8 +215,7 @@ struct RecvEntry {
   std::uint32_t count;  ///< scatter elements
   enum Memory : std::uint32_t {
     kRegistered = 0,
-    kUnregistered = 1,  ///< an lkey was invalid when the receive was posted
-    kUncertain = 2,     ///< deregistered since then, or not all of it is registered: the initiator must look it up
+    kUnchecked = 1,  ///< not all of it is registered: the initiator must look up the part that it uses
   };
   std::uint32_t memory;  ///< Memory
   std::uint64_t total;   ///< bytes of room

@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -226,6 +228,29 @@ TEST_F(TrafficCounts, ManyQueuePairsNeedMoreThanOnePartOfTheFile) {
     EXPECT_EQ(from.next().status, IBV_WC_SUCCESS);
   }
   EXPECT_EQ(count(Count::kSentPackets), kPairs);
+}
+
+TEST_F(TrafficCounts, AProgramThatClosesAllDescriptorsKeepsItsOwnFiles) {
+  ForkedChild child([](int) {
+    { const Scene scene; }
+    for (int fd = 3; fd < 1024; ++fd) close(fd);
+    const int other = open("/proc/self/exe", O_RDONLY);
+    std::vector<int> files;  // they get the numbers that the device had
+    for (int i = 0; i < 64; ++i) {
+      files.push_back(memfd_create("own", 0));
+      EXPECT_EQ(ftruncate(files.back(), 10), 0);
+    }
+    close(other);
+    TrafficFile* const counts = TrafficFile::of_process(device_guid(0));
+    ASSERT_NE(counts, nullptr);
+    for (int i = 0; i < 1000; ++i) EXPECT_NE(counts->take(0, 0), nullptr);
+    for (const int file : files) {
+      struct stat found {};
+      EXPECT_EQ(fstat(file, &found), 0);
+      EXPECT_EQ(found.st_size, 10);
+    }
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_F(TrafficCounts, InvalidFilesAreIgnored) {

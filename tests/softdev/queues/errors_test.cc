@@ -121,27 +121,6 @@ TEST(LocalErrors, ReadIntoMemoryWithoutLocalWrite) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
-/// As on hardware, only the bytes of the message count, and not the size of the receive.
-TEST(LocalErrors, AReceiveThatIsPartlyRegistered) {
-  Pair pair;
-  Memory local(pair.a_node);
-  Memory remote(pair.b_node, 4096, kAllRemote, true);
-  const verbs::MrHandle part(api(), api().reg_mr(pair.b_node.pd.get(), remote.data, 100, IBV_ACCESS_LOCAL_WRITE));
-  ibv_sge slice = remote.slice(0, 4096);
-  slice.lkey = part->lkey;
-  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(pair.b.post_recv(slice, id), 0);
-  for (const std::uint32_t bytes : {1U, 0U, 100U}) {
-    ASSERT_EQ(pair.a.post(send_request(bytes), local.slice(0, bytes)), 0);
-    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
-    const ibv_wc wc = pair.b.next();
-    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-    EXPECT_EQ(wc.byte_len, bytes);
-  }
-  ASSERT_EQ(pair.a.post(send_request(7), local.slice(0, 101)), 0);
-  EXPECT_EQ(pair.b.next().status, IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(pair.a.next().status, IBV_WC_REM_OP_ERR);
-}
-
 void expect_short_receive(std::uint32_t sent, std::uint32_t posted) {
   Pair pair;
   Memory local(pair.a_node);
