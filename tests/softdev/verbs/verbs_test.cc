@@ -306,5 +306,13 @@ TEST(DeviceAttributes, TheExtendedFlagsRepeatTheOthers) {
   EXPECT_NE(attributes.device_cap_flags_ex, 0U);
 }
 
+TEST(Verbs, CountersForFlowsAreRefused) {
+  const Node node;
+  ibv_counters_init_attr attributes{};
+  errno = 0;
+  EXPECT_EQ(ibv_create_counters(node.context.get(), &attributes), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
 }  // namespace
 }  // namespace rdmacomm::softdev::test
