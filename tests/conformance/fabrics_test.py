@@ -155,6 +155,23 @@ class Fabrics(ConnectedPrograms):
             self.assertEqual(file.read(), content)
 
 
+class FabricsOnInfiniband(ConnectedPrograms):
+    def test_udpong(self):
+        """It uses address handles without a GRH, which RoCE does not have. Its server serves until it is killed."""
+        address = own_address()
+        if address == "127.0.0.1":
+            self.skipTest("this host has no address but a loopback one")
+        port = self.port()
+        options = ("--link-layer=ib",)
+        server = self.start_in((), "udpong", "-b", address, "-p", port, run_options=options)
+        out = ""
+        while "custom" not in out:  # until the server has its socket, datagrams get no answer
+            self.assertIsNone(server.poll())
+            out = self.start_in((), "timeout", "2", "udpong", "-s", address, "-p", port, "-S", "1000", "-C", "100",
+                                run_options=options).communicate(timeout=SECONDS)[0]
+        self.assertRegex(out, r"custom +1000 +100 ")
+
+
 class FabricsBetweenHosts(Fabrics):
     qperf_tests = ("rc_lat",)
 
