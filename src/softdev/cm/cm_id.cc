@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestAnswer{68'000};
 /// Programs that close a listener and open another one at the same port (perftest -R) leave it without one for a moment.
 constexpr milliseconds kWithoutListener{200};
+constexpr milliseconds kWithoutListenerElsewhere{1000};  // lost packets prolong the moment
 constexpr milliseconds kLongestDisconnect{5'000};
 constexpr milliseconds kTimeWait{500};       // until late packets of a connection would be gone
 constexpr std::uint32_t kMaxBacklog = 1024;  // the kernel's default limit
@@ -367,7 +368,8 @@ int CmId::connect(const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece
   retry_count_ = request_.retry_count;
   state_ = CmState::kConnecting;
   give_up_at_ = Clock::now() + kLongestAnswer;
-  refused_at_ = Clock::now() + kWithoutListener;
+  refused_at_ =
+      Clock::now() + (service_.device().is_on_this_host(target_) ? kWithoutListener : kWithoutListenerElsewhere);
   wait_for(milliseconds(0));  // the service's thread opens the link, and reports a failure by an event
   service_.update(*this);
   return 0;
