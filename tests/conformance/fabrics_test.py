@@ -21,9 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from foreign_programs_test import SECONDS  # noqa: E402
-from hosts import Hosts, why_not  # noqa: E402
 from listening import listens  # noqa: E402
-from rdmacm_test import ConnectedPrograms  # noqa: E402
+from rdmacm_test import BetweenHosts, ConnectedPrograms  # noqa: E402
 
 
 def own_address():
@@ -172,17 +171,8 @@ class FabricsOnInfiniband(ConnectedPrograms):
         self.assertRegex(out, r"custom +1000 +100 ")
 
 
-class FabricsBetweenHosts(Fabrics):
+class FabricsBetweenHosts(BetweenHosts, Fabrics):
     qperf_tests = ("rc_lat",)
-
-    def setUp(self):
-        super().setUp()
-        reason = why_not(loss=True)
-        if reason:
-            self.skipTest(reason)
-        self.hosts = self.enterContext(Hosts(2))
-        self.as_server, self.as_client = (("ip", "netns", "exec", self.hosts[i].namespace) for i in range(2))
-        self.address = self.hosts[0].ipv4
 
 
 class FabricsOnABadCable(FabricsBetweenHosts):

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import yaml
@@ -23,16 +22,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
+from foreign_programs_test import ForeignProgramTest  # noqa: E402
 from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
+from listening import listens, listens_by_cm  # noqa: E402
 
 BIN = os.environ.get("RDMACOMM_BIN", os.path.join(TOP, "build", "dev", "bin"))
 BUILD = os.path.dirname(BIN)
 RECIPES = os.path.join(TOP, "packaging")
 PROGRAMS = ("sh", "cat", "sleep", "cp", "ls", "ib_write_bw", "ib_send_lat", "ib_read_bw", "rping", "ibv_devinfo")
-SECONDS = 60
-LISTENS_BY_TCP = re.compile(r"(?m)^ *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:0000 0A ")
-LISTENS_BY_CM = re.compile(r" 00010000 .*@rdmacomm/soft0/cm/\d+/(\d+)/")
 
 
 def manifests(name):
@@ -81,7 +79,7 @@ class Pod:
             shutil.copy(os.path.realpath(file), to)
 
 
-class TwoPods(unittest.TestCase):
+class TwoPods(ForeignProgramTest):
     @classmethod
     def setUpClass(cls):
         reason = why_not(loss=True)
@@ -94,7 +92,7 @@ class TwoPods(unittest.TestCase):
     def setUp(self):
         self.hosts = self.enterContext(Hosts(2))
 
-    def start(self, host, *command):
+    def start_in_pod(self, host, *command):
         process = subprocess.Popen(["ip", "netns", "exec", self.hosts[host].namespace,
                                     os.path.join(BIN, "pod_run"), self.pod.root, *command],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -102,40 +100,22 @@ class TwoPods(unittest.TestCase):
         self.addCleanup(self.end, process)
         return process
 
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-    def output(self, process):
-        out, _ = process.communicate(timeout=SECONDS)
-        self.assertEqual(process.returncode, 0, " ".join(process.args) + "\n" + out)
-        return out
-
-    def wait_for(self, host, port, by_cm=False):
-        """Until a program of the host listens at the port, by TCP or by rdma_cm."""
-        listens = LISTENS_BY_CM if by_cm else LISTENS_BY_TCP
-        tables = ["/proc/net/unix"] if by_cm else ["/proc/net/tcp", "/proc/net/tcp6"]
-        end = time.monotonic() + SECONDS
-        found = ()
-        while port not in found:
-            self.assertLess(time.monotonic(), end, f"nothing listens at port {port}")
-            text = subprocess.run(["ip", "netns", "exec", self.hosts[host].namespace, "cat", *tables], check=True,
-                                  capture_output=True, text=True, errors="replace").stdout
-            found = [int(number, 10 if by_cm else 16) for number in listens.findall(text)]
+    def wait_for(self, server, port, by_cm=False):
+        """Until the server listens at the port, by TCP or by rdma_cm."""
+        while not (listens_by_cm if by_cm else listens)(port, server.pid):
+            self.assertIsNone(server.poll(), "it ended before it listened")
 
     def run_both(self, server, client, by_cm=False):
         (port,) = hold_ports(self)
         run = "/shared/softrdma/bin/softdev-run"
-        listening = self.start(0, run, *server, "-p", str(port))
-        self.wait_for(0, port, by_cm)
-        out = self.output(self.start(1, run, *client, "-p", str(port)))
+        listening = self.start_in_pod(0, run, *server, "-p", str(port))
+        self.wait_for(listening, port, by_cm)
+        out = self.output(self.start_in_pod(1, run, *client, "-p", str(port)))
         return out, self.output(listening)
 
     def test_rights(self):
         """The rights that the test takes away are really gone."""
-        out = self.output(self.start(0, "sh", "-c", "cat /proc/self/status; ls /shared /dev; "
+        out = self.output(self.start_in_pod(0, "sh", "-c", "cat /proc/self/status; ls /shared /dev; "
                                      "(: > /etc/file) 2>&1; (: > /file) 2>&1; cat /proc/self/mounts"))
         for line in ("Uid:\t1000\t1000\t1000\t1000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000",
                      "NoNewPrivs:\t1", "Seccomp:\t2"):
@@ -144,7 +124,7 @@ class TwoPods(unittest.TestCase):
         self.assertIn("size=65536k", out)
 
     def test_devinfo(self):
-        out = self.output(self.start(0, "/shared/softrdma/bin/softdev-run", "ibv_devinfo"))
+        out = self.output(self.start_in_pod(0, "/shared/softrdma/bin/softdev-run", "ibv_devinfo"))
         self.assertIn("PORT_ACTIVE", out)
 
     def test_perftest(self):
@@ -170,20 +150,20 @@ class TwoPods(unittest.TestCase):
         """Through /dev/shm of 64 MiB, with messages of 8 MiB."""
         (port,) = hold_ports(self)
         both = f"ib_write_bw -d soft0 -F -n 50 -s 8388608 -p {port}"
-        self.output(self.start(0, "/shared/softrdma/bin/softdev-run", "sh", "-c",
+        self.output(self.start_in_pod(0, "/shared/softrdma/bin/softdev-run", "sh", "-c",
                                f"{both} & sleep 1; {both} 127.0.0.1 && wait"))
 
     def test_the_recipes_commands(self):
         """The commands of the manifests, with the server's address in the place of its name."""
         server, client = ([container] for spec in pod_specs("two-pods.yaml") for container in spec["containers"])
         (port,) = hold_ports(self)
-        listening = self.start(0, *server[0]["command"], "-p", str(port))
-        self.wait_for(0, port)
+        listening = self.start_in_pod(0, *server[0]["command"], "-p", str(port))
+        self.wait_for(listening, port)
         command = [self.hosts[0].ipv4 if word == "rdma-server" else word for word in client[0]["command"]]
-        self.output(self.start(1, *command, "-p", str(port)))
+        self.output(self.start_in_pod(1, *command, "-p", str(port)))
         self.output(listening)
         (spec,) = pod_specs("pod-with-resource.yaml")
-        self.output(self.start(0, *spec["containers"][0]["command"]))
+        self.output(self.start_in_pod(0, *spec["containers"][0]["command"]))
 
 
 class Recipes(unittest.TestCase):

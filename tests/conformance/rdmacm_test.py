@@ -9,7 +9,6 @@ RDMACOMM_BIN names the folder of softdev-run. Needs root for the namespaces; wit
 
 import glob
 import os
-import re
 import subprocess
 import sys
 import unittest
@@ -20,9 +19,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from foreign_programs_test import BIN, RUN, SECONDS, ForeignProgramTest  # noqa: E402
 from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
+from listening import listens_by_cm  # noqa: E402
 
 PRELOADED_RSOCKETS = glob.glob("/usr/lib/*/rsocket/librspreload.so")  # it replaces the functions of sockets
-LISTENER = re.compile(r" 00010000 .*@rdmacomm/soft0/cm/\d+/(\d+)/")  # the number: it accepts connections
 
 
 class ConnectedPrograms(ForeignProgramTest):
@@ -38,11 +37,8 @@ class ConnectedPrograms(ForeignProgramTest):
         return process
 
     def wait_for_listener(self, server, port):
-        """The port of an identifier is the name of a UNIX socket. A listener's socket accepts connections."""
         while server.poll() is None:
-            names = subprocess.run([*self.as_server, "cat", "/proc/net/unix"], check=True, capture_output=True, text=True,
-                                   errors="replace").stdout
-            if str(port) in LISTENER.findall(names):
+            if listens_by_cm(port, server.pid):
                 return
         self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
 
@@ -167,7 +163,10 @@ class RdmacmDatagrams(Udaddy):
 
 
 class BetweenHosts:
+    """For ConnectedPrograms: the server and the client are on two hosts."""
+
     def setUp(self):
+        super().setUp()
         reason = why_not(loss=True)
         if reason:
             self.skipTest(reason)
