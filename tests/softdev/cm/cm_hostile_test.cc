@@ -173,11 +173,7 @@ TEST_F(CmClient, OnlyTheQueuePairWithItsSecretIsItsPeer) {
 
   const auto greet = [&](const TcpSecret& secret) {
     UniqueFd connection = connect_raw(qp.number());
-    TcpGreeting greeting;
-    greeting.kind = GreetingKind::kConnection;
-    greeting.service = Service::kReliable;
-    greeting.initiator_qpn = peer.number;
-    greeting.target_qpn = qp.number();
+    TcpGreeting greeting = connection_greeting(Service::kReliable, peer.number, qp.number());
     greeting.token = 77;
     greeting.secret = secret;
     say(connection, greeting);

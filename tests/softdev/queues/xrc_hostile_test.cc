@@ -60,11 +60,7 @@ struct XrcTarget {
       : domain(node, fd), memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
     receiver.connect_to(peer.number);
     connection = connect_raw(receiver.number());
-    TcpGreeting greeting;
-    greeting.kind = GreetingKind::kConnection;
-    greeting.service = Service::kXrc;
-    greeting.initiator_qpn = peer.number;
-    greeting.target_qpn = receiver.number();
+    TcpGreeting greeting = connection_greeting(Service::kXrc, peer.number, receiver.number());
     greeting.path_mtu = 4096;
     say(connection, greeting);
     const UniqueFd question = peer.accept();
@@ -143,11 +139,8 @@ TEST(XrcHostile, AReadOfMemoryThatIsDeregisteredEndsTheConnection) {
 
 /// Another client that connects to the same process gets an answer.
 void expect_others_served(const XrcTarget& scene) {
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kReliable;
-  greeting.initiator_qpn = scene.peer.number;
-  greeting.target_qpn = scene.receiver.number();  // which has another service
+  TcpGreeting greeting =
+      connection_greeting(Service::kReliable, scene.peer.number, scene.receiver.number());  // which has another service
   const UniqueFd unknown = connect_raw(scene.receiver.number());
   say(unknown, greeting);
   EXPECT_NE(hear<TcpWelcome>(unknown).answer, Welcome::kYes);

@@ -111,11 +111,7 @@ UniqueFd come_as_sender(std::uint32_t qpn) {
   static std::uint32_t number = 0x700000;
   UniqueFd socket = connect_raw(qpn);
   if (!socket) return socket;
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kDatagram;
-  greeting.initiator_qpn = ++number;
-  greeting.target_qpn = qpn;
+  TcpGreeting greeting = connection_greeting(Service::kDatagram, ++number, qpn);
   greeting.path_mtu = kDatagramBytes;
   say(socket, greeting);
   EXPECT_EQ(welcome_of(socket), Welcome::kYes);
@@ -168,11 +164,7 @@ TEST(TcpUnknownClients, DoNotDisplaceExpectedPeers) {
   std::vector<UniqueFd> expected;
   std::vector<UniqueFd> questions;
   for (const auto& qp : qps) {
-    TcpGreeting greeting;
-    greeting.kind = GreetingKind::kConnection;
-    greeting.service = Service::kReliable;
-    greeting.initiator_qpn = peer.number;
-    greeting.target_qpn = qp->number();
+    TcpGreeting greeting = connection_greeting(Service::kReliable, peer.number, qp->number());
     expected.push_back(connect_raw(qp->number()));
     say(expected.back(), greeting);
     questions.push_back(peer.accept());

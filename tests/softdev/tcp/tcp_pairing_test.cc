@@ -79,11 +79,7 @@ struct Called {
   /// Connects as the peer does, with this secret. Returns the connection on which the device asks for confirmation.
   UniqueFd greet(UniqueFd& connection, const TcpSecret& secret) {
     connection = connect_raw(qp.number());
-    TcpGreeting greeting;
-    greeting.kind = GreetingKind::kConnection;
-    greeting.service = Service::kReliable;
-    greeting.initiator_qpn = peer.number;
-    greeting.target_qpn = qp.number();
+    TcpGreeting greeting = connection_greeting(Service::kReliable, peer.number, qp.number());
     greeting.token = 77;
     greeting.secret = secret;
     say(connection, greeting);

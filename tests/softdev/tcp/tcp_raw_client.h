@@ -64,6 +64,16 @@ Message hear(const UniqueFd& socket) {
   return message;
 }
 
+/// The first message of a connection from queue pair `initiator` to `target`.
+inline TcpGreeting connection_greeting(Service service, std::uint32_t initiator, std::uint32_t target) {
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kConnection;
+  greeting.service = service;
+  greeting.initiator_qpn = initiator;
+  greeting.target_qpn = target;
+  return greeting;
+}
+
 /// Accepts a greeting.
 inline void welcome(const UniqueFd& socket) {
   TcpWelcome yes;

@@ -156,11 +156,7 @@ TEST(TcpReceiver, TwoSendersOfLongMessagesDoNotBlockEachOther) {
 TEST(TcpConnecting, TheGreaterNumberDoesNotConnectToTheLesser) {
   ManualScene scene;
   const UniqueFd second = connect_raw(scene.qp.number());
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kReliable;
-  greeting.initiator_qpn = scene.peer.number;
-  greeting.target_qpn = scene.qp.number();
+  TcpGreeting greeting = connection_greeting(Service::kReliable, scene.peer.number, scene.qp.number());
   say(second, greeting);
   EXPECT_EQ(welcome_of(second), Welcome::kRefused);
   scene.send();
@@ -180,11 +176,7 @@ TEST(TcpConnecting, TheGreaterNumberCallsTheLesser) {
   EXPECT_EQ(calls.initiator_qpn, qp.number());
   EXPECT_EQ(calls.target_qpn, peer.number);
   const UniqueFd connection = connect_raw(qp.number());
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kReliable;
-  greeting.initiator_qpn = peer.number;
-  greeting.target_qpn = qp.number();
+  TcpGreeting greeting = connection_greeting(Service::kReliable, peer.number, qp.number());
   greeting.token = 77;
   say(connection, greeting);
   const UniqueFd question = peer.accept();

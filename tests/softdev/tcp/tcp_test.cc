@@ -27,11 +27,7 @@ struct TcpScene {
   Memory b_memory{pair.b_node};
 
   [[nodiscard]] TcpGreeting greeting() const {
-    TcpGreeting greeting;
-    greeting.kind = GreetingKind::kConnection;
-    greeting.service = Service::kReliable;
-    greeting.initiator_qpn = connecting().number();
-    greeting.target_qpn = connected().number();
+    TcpGreeting greeting = connection_greeting(Service::kReliable, connecting().number(), connected().number());
     greeting.path_mtu = 4096;
     greeting.token = 0x1234;  // unknown
     return greeting;
@@ -160,11 +156,7 @@ TEST(TcpUnknownClients, InvalidRequestsEndTheConnection) {
   settings.type = IBV_QPT_UD;
   Qp qp(node, settings);
   qp.get_ready();
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kDatagram;
-  greeting.initiator_qpn = 0x123456;
-  greeting.target_qpn = qp.number();
+  TcpGreeting greeting = connection_greeting(Service::kDatagram, 0x123456, qp.number());
   std::array<TcpRequest, 3> wrong;
   wrong[0].opcode = 200;
   wrong[1].opcode = IBV_WR_SEND;
@@ -258,11 +250,7 @@ TEST(TcpVariable, AnotherValuePreventsOpening) {
 
 /// The greeting that the initiator of `scene` would send, except for the token.
 TcpGreeting greeting_of(const Scene& scene) {
-  TcpGreeting greeting;
-  greeting.kind = GreetingKind::kConnection;
-  greeting.service = Service::kXrc;
-  greeting.initiator_qpn = scene.sender.number();
-  greeting.target_qpn = scene.receiver.number();
+  TcpGreeting greeting = connection_greeting(Service::kXrc, scene.sender.number(), scene.receiver.number());
   greeting.path_mtu = 4096;
   greeting.token = 0x1234;  // unknown
   return greeting;
