@@ -15,7 +15,6 @@
 
 namespace rdmacomm::softdev {
 
-class TcpAddresses;
 class TcpOwner;
 class TcpService;
 

@@ -6,9 +6,7 @@ namespace rdmacomm::softdev {
 
 void TcpLastDatagrams::add(std::list<TcpDatagrams>&& senders) {
   const Clock::time_point give_up_at = Clock::now() + kTime;
-  for (TcpDatagrams& sender : senders) {
-    if (sender.has_unsent()) waiting_.push_back({std::move(sender), give_up_at});
-  }
+  for (TcpDatagrams& sender : senders) waiting_.push_back({std::move(sender), give_up_at});
 }
 
 void TcpLastDatagrams::advance() {
