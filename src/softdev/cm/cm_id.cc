@@ -588,6 +588,9 @@ void CmId::receive(const CmMessage& received) {
 void CmId::link_ended() {
   switch (state_) {
     case CmState::kConnecting:
+      // A process that shares the port with the listener's may have accepted the connection, and ended.
+      if (try_again_without_listener()) return;
+      [[fallthrough]];
     case CmState::kAnswered:
     case CmState::kAccepted:
       if (is_datagram()) return fail(CmEventType::kUnreachable, static_cast<int>(CmLookUpStatus::kRejected));

@@ -5,6 +5,8 @@
 
 #include "softdev/cm/cm_message.h"
 #include "softdev/cm/cm_scene.h"
+#include "softdev/cm/port_claim.h"
+#include "softdev/shared/unix_packet.h"
 #include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
@@ -95,6 +97,31 @@ TEST(CmConnection, FindsNoListener) {
   EXPECT_EQ(ids.server.destroy(ids.listener), 0U);
   ASSERT_EQ(ids.client.connect(ids.initiator, parameters()), 0);
   ids.client.expect(CmEventType::kRejected, kNoListener);
+}
+
+/// The process that accepts a connection need not be the listener's: several processes share a port.
+TEST(CmConnection, IsMadeAgainIfAProcessEndsBeforeItHandsItOver) {
+  UserCm cm{DeviceIdentity{.name = "soft0"}};
+  const Channel client(cm);
+  const Channel server(cm);
+  const std::uint32_t before = server.listener();
+  CmAddress target;
+  target.family = AF_INET;
+  target.gid.raw[10] = target.gid.raw[11] = 0xff;
+  target.gid.raw[12] = 127;
+  target.gid.raw[15] = 1;
+  target.port = server.port_of(before);
+  (void)server.destroy(before);
+  UniqueFd ending = listen_at(listener_names(RDMA_PS_TCP, target).front());
+  ASSERT_TRUE(ending);
+  ASSERT_EQ(client.connect(client.initiator(target.port), parameters()), 0);
+  ASSERT_TRUE(readable(ending.get(), 20'000));
+  UniqueFd(accept4(ending.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+  ending.reset();
+  const std::uint32_t listener = server.create(100);
+  ASSERT_EQ(server.bind(listener, ipv4(target.port)), 0);
+  ASSERT_EQ(server.listen(listener), 0);
+  server.expect(CmEventType::kConnectRequest);
 }
 
 TEST(CmConnection, FindsNoListenerOfItsKind) {

@@ -11,19 +11,31 @@
 #include "softdev/cm/port_claim.h"
 #include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/tcp_raw_client.h"
+#include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
 constexpr ibv_gid kLoopback = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
 
+/// A network in which no other process shares the port: one that ends would take the test's connections with it.
+struct NetworkWithLoopback : testing::OwnNetwork {
+  NetworkWithLoopback() {
+    if (why_not().empty()) ip("link set lo up");
+  }
+};
+
 /// A listener, and a client that is connected to its host by TCP.
 struct CmClient : ::testing::Test {
+  NetworkWithLoopback network;
   UserCm cm{DeviceIdentity{.name = "soft0"}};
   Channel server{cm};
   std::uint32_t listener = server.listener();
   UniqueFd socket = connect();
 
+  void SetUp() override {
+    if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  }
   static UniqueFd connect() {
     UniqueFd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in address = ipv4(kCmPort);
