@@ -24,7 +24,8 @@ int CmFile::open(int flags) noexcept {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
   UniqueFd readable(ends[0]);
   bell_.reset(ends[1]);
-  const bool is_ready = readable && bell_ && fcntl(bell_.get(), F_SETFL, O_NONBLOCK) == 0 &&
+  waiting_end_.reset(static_cast<int>(syscall(SYS_fcntl, readable.get(), F_DUPFD_CLOEXEC, 0)));
+  const bool is_ready = readable && bell_ && waiting_end_ && fcntl(bell_.get(), F_SETFL, O_NONBLOCK) == 0 &&
                         ((flags & O_NONBLOCK) == 0 || fcntl(readable.get(), F_SETFL, O_NONBLOCK) == 0) &&
                         ((flags & O_CLOEXEC) != 0 || fcntl(readable.get(), F_SETFD, 0) == 0);
   if (!is_ready) return -1;
@@ -46,7 +47,7 @@ void CmFile::silence(std::size_t count) noexcept {
   const std::size_t unwritten = std::min<std::size_t>(count, silent_);
   silent_ -= static_cast<std::uint32_t>(unwritten);
   if (count == unwritten) return;
-  // Only the program has the read end. Raw calls, since the program's open() and read() may be others.
+  // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may be others.
   std::array<char, 32> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
   const UniqueFd reader(

@@ -47,6 +47,10 @@ class CmFile {
   /// The number of the pipe among all files, the same for all duplicates of the descriptor.
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 
+  /// A read end of the pipe that belongs to this object. A thread that waits for events reads this one: the program may
+  /// close its descriptor meanwhile, and its number may then belong to another file.
+  [[nodiscard]] int waiting_end() const noexcept { return waiting_end_.get(); }
+
   void push(CmEvent event);
   /// Takes the next event, after a byte was read. Returns false: there is none, because it was removed meanwhile.
   [[nodiscard]] bool pop(CmEvent& event);
@@ -58,6 +62,7 @@ class CmFile {
   void silence(std::size_t count) noexcept;
 
   UniqueFd bell_;
+  UniqueFd waiting_end_;
   std::uint64_t inode_ = 0;
   std::deque<CmEvent> events_;
   std::uint32_t silent_ = 0;  ///< events for which the pipe had no room

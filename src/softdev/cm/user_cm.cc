@@ -440,7 +440,7 @@ int UserCm::next_event(int fd, const std::byte* in, std::size_t length, std::siz
   for (;;) {
     char byte = 0;
     // Outside the lock, since it may wait for an event. A raw call: the program's own read() may be another.
-    const long got = syscall(SYS_read, fd, &byte, 1);
+    const long got = syscall(SYS_read, file->waiting_end(), &byte, 1);
     if (got != 1) return got == 0 ? EBADF : errno;
     const std::scoped_lock lock(service_->mutex());
     CmEvent event;

@@ -47,7 +47,8 @@ struct Channel {
   UserCm& cm;
   int fd;
 
-  explicit Channel(UserCm& cm_) : cm(cm_), fd(cm.open(O_CLOEXEC)) { EXPECT_GE(fd, 0); }
+  explicit Channel(UserCm& cm_) : Channel(cm_, cm_.open(O_CLOEXEC)) {}
+  Channel(UserCm& cm_, int fd_) : cm(cm_), fd(fd_) { EXPECT_GE(fd, 0); }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel() { close(); }
@@ -159,18 +160,22 @@ struct Channel {
   }
 
   [[nodiscard]] bool has_event() const { return readable(fd); }
-  /// Waits for the next event, at most 20 s.
-  [[nodiscard]] rdma_ucm_event_resp next() const {
+  /// Waits for the next event.
+  [[nodiscard]] rdma_ucm_event_resp get_event() const {
     rdma_ucm_event_resp event{};
     event.event = UINT32_MAX;
-    if (!readable(fd, 20'000)) {
-      ADD_FAILURE() << "no event";
-      return event;
-    }
     EXPECT_EQ(
         write(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{reinterpret_cast<std::uint64_t>(&event)}, sizeof(event)),
         0);
     return event;
+  }
+  /// Waits for the next event, at most 20 s.
+  [[nodiscard]] rdma_ucm_event_resp next() const {
+    if (readable(fd, 20'000)) return get_event();
+    ADD_FAILURE() << "no event";
+    rdma_ucm_event_resp none{};
+    none.event = UINT32_MAX;
+    return none;
   }
   rdma_ucm_event_resp expect(CmEventType type, int status = 0) const {
     const rdma_ucm_event_resp event = next();

@@ -1,8 +1,13 @@
 // Commands to /dev/infiniband/rdma_cm: their checks, and the states in which they are allowed.
 #include "softdev/cm/user_cm.h"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <array>
 #include <string>
+#include <thread>
 
 #include "softdev/cm/cm_scene.h"
 
@@ -117,6 +122,41 @@ TEST_F(UserCmTest, AFileWithoutBlockingHasNoEvents) {
   EXPECT_EQ(errno, EAGAIN);
   cm.closed(fd);
   ::close(fd);
+}
+
+/// A program may close its descriptor while a thread waits for events. Its number then belongs to another file.
+TEST_F(UserCmTest, AWaitingThreadReadsNoOtherFileWithTheSameNumber) {
+  const auto bytes_in = [](int fd) {
+    int bytes = 0;
+    EXPECT_EQ(ioctl(fd, FIONREAD, &bytes), 0);
+    return bytes;
+  };
+  const Channel duplicate{cm, fcntl(channel.fd, F_DUPFD_CLOEXEC, 0)};
+  const std::uint32_t id = channel.create(1);
+  rdma_ucm_event_resp event{};
+  std::thread waiting([&] { event = channel.get_event(); });
+  // The thread wakes up without an event, as after an event that was removed, and waits again.
+  const UniqueFd bell(open(("/proc/self/fd/" + std::to_string(channel.fd)).c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(bell);
+  ASSERT_EQ(write(bell.get(), "x", 1), 1);
+  while (bytes_in(bell.get()) != 0) std::this_thread::yield();
+  // It takes the second byte, and then needs the locks to find that there is no event.
+  cm.before_fork();
+  ASSERT_EQ(write(bell.get(), "x", 1), 1);
+  while (bytes_in(bell.get()) != 0) std::this_thread::yield();
+  std::array<int, 2> other{};
+  ASSERT_EQ(pipe2(other.data(), O_CLOEXEC), 0);
+  UniqueFd other_end(other[1]);
+  ASSERT_EQ(write(other_end.get(), "y", 1), 1);
+  ASSERT_EQ(dup2(other[0], channel.fd), channel.fd);
+  close(other[0]);
+  other_end.reset();  // a thread that reads this pipe finds its end, and does not wait for ever
+  cm.after_fork(false);
+
+  EXPECT_EQ(duplicate.resolve_address(id, ipv4(5)), 0);
+  waiting.join();
+  EXPECT_EQ(event.id, id);
+  EXPECT_EQ(bytes_in(channel.fd), 1) << "that of the other file";
 }
 
 TEST_F(UserCmTest, OptionsAreChecked) {
