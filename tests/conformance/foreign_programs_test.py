@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
@@ -130,6 +131,17 @@ class Launcher(ForeignProgramTest):
                 self.assertEqual(process.returncode, 1, out)
                 self.assertEqual(len(out.splitlines()), 1, out)
                 self.assertIn(words, out)
+
+    def test_a_device_that_cannot_be_opened_is_explained(self):
+        """ibv_devinfo itself says only that it failed."""
+        for limit, variables, words in (
+                ("true", {"RDMACOMM_SOFT0_WIRE": "udp"}, 'RDMACOMM_SOFT0_WIRE is "udp"'),
+                ("ulimit -n 4", {}, "too many open files; raise its limit with ulimit -n (Too many open files)")):
+            with self.subTest(words), unittest.mock.patch.dict(os.environ, variables):
+                process = self.start("sh", "-c", limit + "; exec ibv_devinfo -d soft0")
+                out, _ = process.communicate(timeout=SECONDS)
+                self.assertNotEqual(process.returncode, 0, out)
+                self.assertRegex(out, f"(?m)^soft0: cannot open soft0: .*{re.escape(words)}")
 
     def test_exit_status_is_the_programs(self):
         for program, status in ((["true"], 0), (["sh", "-c", "exit 7"], 7), (["/nonexistent/program"], 127)):

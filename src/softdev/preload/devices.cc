@@ -2,6 +2,7 @@
 #include <endian.h>
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -10,10 +11,12 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/logging.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_device.h"
 #include "softdev/preload/files/view.h"
 #include "softdev/preload/next.h"
+#include "softdev/preload/open_failure.h"
 #include "softdev/preload/statistics.h"
 #include "softdev/preload/wanted_devices.h"
 #include "softdev/verbs/soft_verbs.h"
@@ -92,6 +95,18 @@ void name_nodes(ibv_device** softs) {
   }
 }
 
+ibv_context* open_soft(ibv_device* device) {
+  softdev::preload::print_statistics_at_exit();
+  ibv_context* const context = softdev::open_device(device);
+  if (context == nullptr) {
+    const int error = errno;
+    static std::atomic_flag is_said;  // some programs try again and again
+    if (!is_said.test_and_set()) RDMACOMM_LOG(ERROR) << softdev::preload::describe_open_failure(device->name, error);
+    errno = error;
+  }
+  return context;
+}
+
 }  // namespace
 
 extern "C" {
@@ -128,8 +143,7 @@ void ibv_free_device_list(ibv_device** list) {
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
-  if (soft(device)) softdev::preload::print_statistics_at_exit();
-  RDMACOMM_FRONT(ibv_open_device, soft(device), softdev::open_device(device), (device));
+  RDMACOMM_FRONT(ibv_open_device, soft(device), open_soft(device), (device));
 }
 __be64 ibv_get_device_guid(ibv_device* device) {
   RDMACOMM_FRONT(ibv_get_device_guid, soft(device), guid_of(device), (device));

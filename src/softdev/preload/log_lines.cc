@@ -1,5 +1,6 @@
 // Log lines in the preloaded library: to standard error, without glog, which the program may not have.
-// They are rare: the last words of a process in which the code of this project breaks one of its own rules.
+// They are rare: why the device cannot be opened, and the last words of a process in which the code of this project
+// breaks one of its own rules.
 #include <unistd.h>
 
 #include <string>
