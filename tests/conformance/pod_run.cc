@@ -1,9 +1,9 @@
 // Runs a program as a container runtime runs one in a pod without privileges:
 //
-//   pod_run ROOT PROGRAM [ARGUMENT...]
+//   pod_run [--host-users] ROOT PROGRAM [ARGUMENT...]
 //
 // The program has namespaces of its own for users, mounts, processes, IPC and the host name; the network namespace is
-// the caller's. Its root is ROOT, read-only, with the file systems that a container has: /proc, /sys (read-only), a few
+// the caller's. With --host-users it has no namespace for users, as in most clusters. Its root is ROOT, read-only, with the file systems that a container has: /proc, /sys (read-only), a few
 // devices, and 64 MiB in /dev/shm. It is an ordinary user (1000) without capabilities, cannot gain any, and the system
 // calls that Docker's default profile refuses are refused. Its exit status is that of the program. Needs root.
 #include <fcntl.h>
@@ -202,8 +202,10 @@ void become_ordinary() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool has_host_users = argc > 1 && std::strcmp(argv[1], "--host-users") == 0;
+  if (has_host_users) --argc, ++argv;
   if (argc < 3) {
-    std::fputs("usage: pod_run ROOT PROGRAM [ARGUMENT...]\n", stderr);
+    std::fputs("usage: pod_run [--host-users] ROOT PROGRAM [ARGUMENT...]\n", stderr);
     return 125;
   }
   int ready[2];
@@ -214,7 +216,8 @@ int main(int argc, char** argv) {
   char byte = 0;
   if (outer == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    check(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) == 0, "unshare");
+    const int users = has_host_users ? 0 : CLONE_NEWUSER;
+    check(unshare(users | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) == 0, "unshare");
     check(write(ready[1], &byte, 1) == 1 && read(mapped[0], &byte, 1) == 1, "wait for the users");
     check(setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0, "become root of the namespace");
     const pid_t inner = fork();  // the first process of the namespace
@@ -228,8 +231,10 @@ int main(int argc, char** argv) {
   const std::string process = "/proc/" + std::to_string(outer);
   // Root of the namespace is root here, so that it can mount; the program's user is nobody's here.
   const std::string users = "0 0 1\n" + std::to_string(kUser) + " 101000 1\n";
-  write_file(process + "/uid_map", users);
-  write_file(process + "/gid_map", users);
+  if (!has_host_users) {
+    write_file(process + "/uid_map", users);
+    write_file(process + "/gid_map", users);
+  }
   check(write(mapped[1], &byte, 1) == 1, "continue");
   int status = 0;
   waitpid(outer, &status, 0);

@@ -80,6 +80,8 @@ class Pod:
 
 
 class TwoPods(ForeignProgramTest):
+    pod_options = ()
+
     @classmethod
     def setUpClass(cls):
         reason = why_not(loss=True)
@@ -94,7 +96,7 @@ class TwoPods(ForeignProgramTest):
 
     def start_in_pod(self, host, *command):
         process = subprocess.Popen(["ip", "netns", "exec", self.hosts[host].namespace,
-                                    os.path.join(BIN, "pod_run"), self.pod.root, *command],
+                                    os.path.join(BIN, "pod_run"), *self.pod_options, self.pod.root, *command],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)
         self.addCleanup(self.end, process)
@@ -138,6 +140,15 @@ class TwoPods(ForeignProgramTest):
     def test_perftest_by_rdma_cm(self):
         common = ("ib_write_bw", "-R", "-d", "soft0", "-F", "-n", "200")
         self.run_both(common, (*common, self.hosts[0].ipv4), by_cm=True)
+
+    def test_perftest_with_users_of_the_host(self):
+        """Both pods then have the same user."""
+        self.pod_options = ("--host-users",)
+        common = ("--stats", "ib_write_bw", "-d", "soft0", "-F", "-n", "200")
+        for way in ((), ("-R",)):
+            with self.subTest(way):
+                out, _ = self.run_both((*common, *way), (*common, *way, self.hosts[0].ipv4), by_cm=bool(way))
+                self.assertRegex(out, r"requests over TCP: 2\d\d")
 
     def test_rping(self):
         for loss in (0, 1):
