@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -149,6 +150,18 @@ class Launcher(ForeignProgramTest):
                 process = self.start(*program)
                 process.communicate(timeout=SECONDS)
                 self.assertEqual(process.returncode, status)
+
+    def test_folders_that_cannot_be_preloaded_are_refused(self):
+        for name in ("two words", "a:b"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                os.mkdir(os.path.join(folder, name))
+                launcher = os.path.join(folder, name, "softdev-run")
+                shutil.copy(RUN, launcher)
+                os.symlink(os.path.join(BIN, "librdmacomm_softdev_preload.so"),
+                           os.path.join(folder, name, "librdmacomm_softdev_preload.so"))
+                done = subprocess.run([launcher, "true"], check=False, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("cannot hold a path with a space or a colon", done.stderr)
 
     def test_help(self):
         self.assertIn("usage: softdev-run", self.run_alone("--help"))
