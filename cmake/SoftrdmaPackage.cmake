@@ -1,5 +1,5 @@
 # The package softrdma: softdev-run with its libraries and its man page, without the library above them. It needs the C
-# library and libibverbs only, and works in any folder: nothing in it contains the prefix.
+# library, its libgcc and libibverbs only, and works in any folder: nothing in it contains the prefix.
 #
 #   cmake --build build/release --target softrdma          builds it
 #   cmake --install build/release --component softrdma     installs it
@@ -35,7 +35,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34), libgcc-s1")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libibverbs1)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "perftest, rdmacm-utils, ibverbs-utils")
 include(CPack)

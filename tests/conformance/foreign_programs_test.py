@@ -271,6 +271,15 @@ class Lookups(ForeignProgramTest):
         self.assertEqual(out.splitlines(), ["0", "0", "0"] if dmabufs else ["0", "0"])
 
 
+class Cancellation(ForeignProgramTest):
+    """A program may end its threads by pthread_cancel()."""
+
+    def test_threads_in_verbs(self):
+        for wire in ("auto", "tcp"):
+            with self.subTest(wire), unittest.mock.patch.dict(os.environ, {"RDMACOMM_SOFT0_WIRE": wire}):
+                self.run_alone(os.path.join(BIN, "cancelled_threads"))
+
+
 class PingPong(ForeignProgramTest):
     """rdma-core's examples; -c: each byte is checked."""
 

@@ -60,7 +60,7 @@ class Pod:
             path = shutil.which(program)
             shutil.copy(os.path.realpath(path), os.path.join(root, "usr/bin", program))
             self._copy_libraries(path)
-        self._copy(*glob.glob("/lib/*/libgcc_s.so.1"))  # the C library loads it when rping ends a thread
+        self._copy(*glob.glob("/lib/*/libgcc_s.so.1"))
         # As the init container does.
         (spec, *_) = pod_specs("two-pods.yaml")
         self.lay_out = spec["initContainers"][0]["command"]
@@ -242,7 +242,7 @@ class Package(unittest.TestCase):
                 dynamic = subprocess.run(["readelf", "--dynamic", os.path.join(prefix, library)], check=True,
                                          capture_output=True, text=True).stdout
                 self.assertLessEqual(set(re.findall(r"NEEDED.*\[(.*)\]", dynamic)),
-                                     {"libc.so.6", "ld-linux-x86-64.so.2"}, library)
+                                     {"libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, library)
             # By a symbolic link, as in /usr/local/bin.
             link = os.path.join(prefix, "link")
             os.symlink("bin/softdev-run", link)
@@ -257,7 +257,7 @@ class Package(unittest.TestCase):
             (archive,) = glob.glob(os.path.join(folder, "softrdma_*.tar.gz"))
             fields = subprocess.run(["dpkg-deb", "--field", package], check=True, capture_output=True, text=True).stdout
             self.assertIn("Package: softrdma\n", fields)
-            self.assertRegex(fields, r"Depends: libc6 \(>= 2\.\d+\)\n")
+            self.assertRegex(fields, r"Depends: libc6 \(>= 2\.\d+\), libgcc-s1\n")
             for unpack in (["dpkg-deb", "--extract", package, folder + "/deb"],
                            ["tar", "--extract", "--one-top-level=" + folder + "/tar", "--file", archive]):
                 subprocess.run(unpack, check=True)

@@ -1,6 +1,8 @@
 #include "softdev/cm/cm_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +33,22 @@ int CmFile::open(int flags) noexcept {
   if (!is_ready) return -1;
   inode_ = inode_of(readable.get());
   return readable.release();
+}
+
+int CmFile::wait() const {
+  const bool waits = (syscall(SYS_fcntl, waiting_end_.get(), F_GETFL) & O_NONBLOCK) == 0;
+  constexpr timespec kAtOnce{};
+  pollfd readable{waiting_end_.get(), POLLIN, 0};
+  const int ready = ppoll(&readable, 1, waits ? nullptr : &kAtOnce, nullptr);
+  if (ready < 0) return errno;
+  return ready == 0 ? EAGAIN : 0;
+}
+
+bool CmFile::take_byte() const noexcept {
+  int bytes = 0;
+  char byte = 0;
+  return ioctl(waiting_end_.get(), FIONREAD, &bytes) == 0 && bytes > 0 &&
+         syscall(SYS_read, waiting_end_.get(), &byte, 1) == 1;
 }
 
 void CmFile::ring() noexcept {

@@ -47,9 +47,12 @@ class CmFile {
   /// The number of the pipe among all files, the same for all duplicates of the descriptor.
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 
-  /// A read end of the pipe that belongs to this object. A thread that waits for events reads this one: the program may
-  /// close its descriptor meanwhile, and its number may then belong to another file.
-  [[nodiscard]] int waiting_end() const noexcept { return waiting_end_.get(); }
+  /// Waits for an event, or fails with EAGAIN if the descriptor has O_NONBLOCK. Another thread may take the event first.
+  /// A cancellation point: the thread may end here. Threads: any; the object must not be locked.
+  /// Returns  0, or an errno value.
+  [[nodiscard]] int wait() const;
+  /// Takes the byte of an event. Returns false: there is none, because another thread has taken it.
+  [[nodiscard]] bool take_byte() const noexcept;
 
   void push(CmEvent event);
   /// Takes the next event, after a byte was read. Returns false: there is none, because it was removed meanwhile.
@@ -62,7 +65,7 @@ class CmFile {
   void silence(std::size_t count) noexcept;
 
   UniqueFd bell_;
-  UniqueFd waiting_end_;
+  UniqueFd waiting_end_;  ///< another read end: the program may close its descriptor while a thread waits
   std::uint64_t inode_ = 0;
   std::deque<CmEvent> events_;
   std::uint32_t silent_ = 0;  ///< events for which the pipe had no room

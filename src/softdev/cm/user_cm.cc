@@ -438,13 +438,10 @@ int UserCm::next_event(int fd, const std::byte* in, std::size_t length, std::siz
   if (!file) return EBADF;
   if (room < kLeast) return ENOSPC;
   for (;;) {
-    char byte = 0;
-    // Outside the lock, since it may wait for an event. A raw call: the program's own read() may be another.
-    const long got = syscall(SYS_read, file->waiting_end(), &byte, 1);
-    if (got != 1) return got == 0 ? EBADF : errno;
+    if (const int error = file->wait(); error != 0) return error;
     const std::scoped_lock lock(service_->mutex());
     CmEvent event;
-    if (!file->pop(event)) continue;
+    if (!file->take_byte() || !file->pop(event)) continue;
     if (event.id) ++event.id->reported_events;
     if (event.group != 0) service_->count_membership_event(event.group);
     if (event.arrived) event.arrived->request_read();
@@ -468,7 +465,7 @@ int UserCm::execute(int fd, const std::byte* command, std::size_t length) {
   return Commands(*service_, *this, file, in, head.in, head.out).execute(head.cmd);
 }
 
-ssize_t UserCm::write(int fd, const void* command, std::size_t length) noexcept {
+ssize_t UserCm::write(int fd, const void* command, std::size_t length) {
   const int errno_before = errno;
   int error = ENOMEM;
   try {

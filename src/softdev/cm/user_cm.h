@@ -34,7 +34,7 @@ class UserCm {
   [[nodiscard]] int open(int flags) noexcept;
   /// As write(2), for a descriptor from open(), or a duplicate of it. Waits only for the next event, and only if the
   /// descriptor has no O_NONBLOCK.
-  [[nodiscard]] ssize_t write(int fd, const void* command, std::size_t length) noexcept;
+  [[nodiscard]] ssize_t write(int fd, const void* command, std::size_t length);
   /// Before the last duplicate of a descriptor is closed: destroys all its identifiers.
   void closed(int fd) noexcept;
 

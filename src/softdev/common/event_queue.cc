@@ -48,9 +48,10 @@ int EventQueue::wait() const {
     errno = EAGAIN;
     return -1;
   }
-  // Uses poll(2), because it resumes after signals without a handler. epoll_wait(2) does not, see signal(7).
+  // Not epoll_wait(2), which does not resume after signals without a handler, see signal(7). ppoll(2) is a cancellation
+  // point also for programs under softdev-run, see preload/uncancellable.cc.
   pollfd readable{fd_.get(), POLLIN, 0};
-  return poll(&readable, 1, -1) < 0 ? -1 : 0;
+  return ppoll(&readable, 1, nullptr, nullptr) < 0 ? -1 : 0;
 }
 
 void EventQueue::acknowledge(EventSource& source) {

@@ -13,9 +13,7 @@ namespace {
 class RdmaCmNode final : public DeviceNode {
  public:
   int open(int flags) noexcept override { return cm_.open(flags); }
-  ssize_t write(int fd, const void* bytes, std::size_t length) noexcept override {
-    return cm_.write(fd, bytes, length);
-  }
+  ssize_t write(int fd, const void* bytes, std::size_t length) override { return cm_.write(fd, bytes, length); }
   void closed(int fd) noexcept override { cm_.closed(fd); }
 
   void before_fork() noexcept { cm_.before_fork(); }

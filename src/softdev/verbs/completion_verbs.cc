@@ -1,5 +1,6 @@
 // The verbs of completion queues and channels.
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,7 +118,9 @@ int destroy_cq(ibv_cq* cq) {
 int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   for (;;) {
     std::uint64_t one = 0;
-    if (read(channel->fd, &one, sizeof(one)) != sizeof(one)) return -1;
+    const iovec to{&one, sizeof(one)};
+    // Unlike read(2), a cancellation point also for programs under softdev-run, see preload/uncancellable.cc.
+    if (readv(channel->fd, &to, 1) != sizeof(one)) return -1;
     SoftCq* const fired = from(channel).take_event();
     if (fired == nullptr) continue;  // its queue was destroyed since
     *cq = fired->verbs();

@@ -55,7 +55,7 @@ constinit Next<void(int)> next_closefrom{"closefrom"};
 }
 
 /// Writes parts as one message.
-[[gnu::noinline]] ssize_t write_parts(const OpenNode& open, const iovec* parts, int count) noexcept {
+[[gnu::noinline]] ssize_t write_parts(const OpenNode& open, const iovec* parts, int count) {
   constexpr std::size_t kMaxMessage = 4096;  // more than any command of rdma_cm
   std::byte message[kMaxMessage];
   std::size_t length = 0;

@@ -17,9 +17,9 @@ inline constexpr std::string_view kConnectionManagerNode = "/dev/infiniband/rdma
 struct DeviceNode {
   /// As open(2). Returns a new descriptor, or -1 and errno.
   virtual int open(int flags) noexcept = 0;
-  /// As write(2).
+  /// As write(2). May be a cancellation point.
   /// fd  the descriptor from open(), or its new number from moved(). A program may have written to a duplicate of it.
-  virtual ssize_t write(int fd, const void* data, std::size_t length) noexcept = 0;
+  virtual ssize_t write(int fd, const void* data, std::size_t length) = 0;
   /// The program closes `fd`, and no duplicate of it exists. The descriptor is closed after this call.
   virtual void closed(int fd) noexcept = 0;
   /// The program closes `from`, but not `to`, a duplicate of it. From now on, write() and closed() have the number
