@@ -104,6 +104,24 @@ class Devices(ForeignProgramTest):
         self.assertRegex(out, r"port_lid:\s+2")
 
 
+    def test_ports(self):
+        """Both ends of a connection may use any of them."""
+        out = self.run_alone("ibv_devinfo", "-v", run_options=("--ports=2",))
+        self.assertEqual(re.findall(r"port:\t(\d)|phys_port_cnt:\t+(\d)", out), [("", "2"), ("1", ""), ("2", "")])
+        alone = self.start("ibv_devinfo", "-i", "3", run_options=("--ports=2",))
+        alone.communicate(timeout=SECONDS)
+        self.assertNotEqual(alone.returncode, 0)
+        for options in (("--ports=2", "--link-layer=ib"), ("--ports=2",)):
+            with self.subTest(options):
+                gid = () if "--link-layer=ib" in options else ("-g", "1")
+                (port,) = hold_ports(self)
+                server = self.start("ibv_rc_pingpong", "-i", "2", "-p", str(port), *gid, run_options=options)
+                self.wait_until_listening(server, port)
+                client = self.start("ibv_rc_pingpong", "-i", "1", "-p", str(port), *gid, "localhost", run_options=options)
+                lids = re.findall(r"LID (\w+)", self.output(client))
+                self.output(server)
+                self.assertEqual(lids, ["0x0001", "0x0041"] if not gid else ["0x0000", "0x0000"])
+
     def test_ibv_asyncwatch(self):
         process = self.start("ibv_asyncwatch", "-d", "soft0")
         self.assertRegex(process.stdout.readline(), r"soft0: async event FD \d+")
@@ -120,6 +138,8 @@ class Launcher(ForeignProgramTest):
                 (["--names=a b", "x"], '"a b" is not a valid name'),
                 (["--names=a,a", "x"], "a appears twice"),
                 (["--link-layer=fddi", "x"], "possible are eth and ib"),
+                (["--ports=0", "x"], "--ports 0: possible are 1 to 4"),
+                (["--ports=5", "x"], "--ports 5: possible are 1 to 4"),
                 (["--late=0", "x"], "--late 0: possible are 1 to 60000"),
                 (["--late"], "--late needs a value"),
                 (["--own-memory=maybe", "x"], "--own-memory maybe: possible are on and off"),

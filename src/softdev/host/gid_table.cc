@@ -83,7 +83,7 @@ BootId read_boot_id() {
   return id;
 }
 
-/// The GUID of this host without its last byte, which distinguishes the host's devices. Two network namespaces of one
+/// The GUID of this host without its last byte, which distinguishes the host's devices and their ports. Two network namespaces of one
 /// machine are two hosts.
 std::uint64_t host_guid() {
   static const BootId boot_id = read_boot_id();  // read once, so that it does not change if descriptors run out later
@@ -103,12 +103,12 @@ std::uint64_t device_guid(unsigned index) {
   return host_guid() | index;
 }
 
-std::uint16_t local_lid(unsigned index) {
-  return static_cast<std::uint16_t>(index + 1);
+std::uint16_t local_lid(unsigned index, unsigned port) {
+  return static_cast<std::uint16_t>(index + 1 + (port - 1) * DeviceIdentity::kMaxDevices);
 }
 
 bool is_local_lid(std::uint16_t lid) {
-  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMaxDevices - 1);
+  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMaxDevices - 1, DeviceIdentity::kMaxPorts);
 }
 
 int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {
@@ -133,6 +133,15 @@ int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table)
   }
   for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
   return 0;
+}
+
+ibv_gid_entry at_port(const ibv_gid_entry& entry, unsigned port) noexcept {
+  static_assert(DeviceIdentity::kMaxDevices * DeviceIdentity::kMaxPorts <= 256, "the last byte has both numbers");
+  ibv_gid_entry here = entry;
+  here.port_num = port;
+  if (entry.gid_type == IBV_GID_TYPE_IB)
+    here.gid.raw[15] = static_cast<std::uint8_t>(entry.gid.raw[15] | (port - 1) * DeviceIdentity::kMaxDevices);
+  return here;
 }
 
 bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {

@@ -14,8 +14,8 @@ namespace rdmacomm::softdev {
 /// the next boot; another host gets a different one. Network namespaces of one machine are different hosts.
 [[nodiscard]] std::uint64_t device_guid(unsigned index);
 
-/// The LID of the device with this index, if its port reports InfiniBand.
-[[nodiscard]] std::uint16_t local_lid(unsigned index);
+/// The LID of a port of the device with this index, if its ports report InfiniBand.
+[[nodiscard]] std::uint16_t local_lid(unsigned index, unsigned port = 1);
 [[nodiscard]] bool is_local_lid(std::uint16_t lid);
 
 /// The GID table of port 1, in the same layout as on ConnectX: pairs of a RoCE v1 and a RoCE v2 entry. The first pair
@@ -27,6 +27,10 @@ namespace rdmacomm::softdev {
 ///          unchanged.
 /// Cost: system calls.
 [[nodiscard]] int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table);
+
+/// An entry of port 1 as it is in the table of another port: all ports of a RoCE device have the same GIDs, and an
+/// InfiniBand port has a GID of its own.
+[[nodiscard]] ibv_gid_entry at_port(const ibv_gid_entry& entry, unsigned port) noexcept;
 
 /// True if this host serves `gid`: it is an entry of `table`, a loopback address, or a GID of one of its devices.
 [[nodiscard]] bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid);

@@ -171,8 +171,10 @@ void PortWatch::take_links(HostLinks links) {
 void PortWatch::report(ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;
-  event.element.port_num = 1;
-  events_.push(event, source_);
+  for (unsigned port = 1; port <= identity_.ports; ++port) {
+    event.element.port_num = static_cast<int>(port);
+    events_.push(event, source_);
+  }
 }
 
 }  // namespace rdmacomm::softdev

@@ -86,10 +86,10 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.max_mcast_qp_attach = kMaxQueuePairs;
   attributes.max_total_mcast_qp_attach = kMaxQueuePairs;
   attributes.max_pkeys = 1;
-  attributes.phys_port_cnt = 1;
+  attributes.phys_port_cnt = static_cast<std::uint8_t>(identity.ports);
 }
 
-int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
+int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& attributes) {
   HostLinks links;
   std::vector<ibv_gid_entry> gids;
   int error = links.read();
@@ -110,7 +110,7 @@ int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
   if (!identity.infiniband) return 0;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
-  attributes.lid = local_lid(identity.index);
+  attributes.lid = local_lid(identity.index, port);
   attributes.sm_lid = local_lid(0);
   return 0;
 }

@@ -12,11 +12,14 @@ namespace rdmacomm::softdev {
 /// Identifies a soft device in its device list.
 struct DeviceIdentity {
   static constexpr unsigned kMaxDevices = 64;
+  static constexpr unsigned kMaxPorts = 4;
 
   std::string name;
   unsigned index = 0;       ///< 0 to kMaxDevices - 1: determines its GUID and LID
-  bool infiniband = false;  ///< the link layer that its port reports; else Ethernet
+  bool infiniband = false;  ///< the link layer that its ports report; else Ethernet
+  unsigned ports = 1;       ///< 1 to kMaxPorts
 
+  [[nodiscard]] bool has_port(std::uint32_t port) const noexcept { return port >= 1 && port <= ports; }
   bool operator==(const DeviceIdentity&) const = default;
 };
 
@@ -43,7 +46,8 @@ struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
 inline constexpr std::uint64_t kPortSpeed = 2000;
 
 void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
+/// port  one that the device has
 /// Returns  0, or an errno value if the system does not report the state of the network.
-[[nodiscard]] int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes);
+[[nodiscard]] int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& attributes);
 
 }  // namespace rdmacomm::softdev

@@ -59,10 +59,13 @@ ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_
   if (flags != 0 || size < sizeof(*entries)) return -EINVAL;
   std::size_t found = 0;
   auto* to = reinterpret_cast<std::byte*>(entries);
-  ibv_gid_entry entry{};
-  while (softdev::query_gid_entry(context, 1, static_cast<std::uint32_t>(found), &entry) == 0) {
-    if (found == most) return -EINVAL;  // like the kernel: all entries, or none
-    std::memcpy(to + found++ * size, &entry, sizeof(entry));
+  const unsigned ports = softdev::SoftContext::from(context).identity().ports;
+  for (unsigned port = 1; port <= ports; ++port) {
+    ibv_gid_entry entry{};
+    for (std::uint32_t index = 0; softdev::query_gid_entry(context, port, index, &entry) == 0; ++index) {
+      if (found == most) return -EINVAL;  // like the kernel: all entries, or none
+      std::memcpy(to + found++ * size, &entry, sizeof(entry));
+    }
   }
   return static_cast<ssize_t>(found);
 }

@@ -8,7 +8,7 @@
 namespace rdmacomm::softdev::preload {
 
 /// The devices in RDMACOMM_SOFT0_NAMES (names separated by commas; default: soft0), with the link layer in
-/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib"). softdev-run sets and checks these variables. Names beyond the maximum
+/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib") and the number of ports in RDMACOMM_SOFT0_PORTS. softdev-run sets and checks these variables. Names beyond the maximum
 /// length of a list are ignored.
 [[nodiscard]] std::span<const DeviceIdentity> wanted_devices();
 

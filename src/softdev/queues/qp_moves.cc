@@ -46,7 +46,6 @@ constexpr std::array<Move, 10> kMoves = {{
 /// True if each value that `mask` names is in its range.
 bool values_valid(const ibv_qp_attr& a, int mask) {
   const auto in_mask = [mask](int bit) { return (mask & bit) != 0; };
-  if (in_mask(IBV_QP_PORT) && a.port_num != 1) return false;
   if (in_mask(IBV_QP_PKEY_INDEX) && a.pkey_index != 0) return false;
   if (in_mask(IBV_QP_PATH_MTU) && (a.path_mtu < IBV_MTU_256 || a.path_mtu > IBV_MTU_4096)) return false;
   if (in_mask(IBV_QP_DEST_QPN) && a.dest_qp_num > 0xffffff) return false;

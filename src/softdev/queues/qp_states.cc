@@ -113,6 +113,7 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
     const std::scoped_lock guard(send_lock_);
     const ibv_qp_state from = state_.load(std::memory_order_relaxed);
     const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attributes.qp_state : from;
+    if ((mask & IBV_QP_PORT) != 0 && !premises_.identity.has_port(attributes.port_num)) return EINVAL;
     error = check_move(qp_base.qp_type, from, to, attributes, mask);
     if (error != 0) return error;
     if (to == IBV_QPS_ERR) {

@@ -17,7 +17,7 @@ namespace rdmacomm::softdev {
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   SoftContext& context = SoftContext::from(pd->context);
   const DeviceIdentity& identity = context.identity();
-  if (attributes->port_num != 1) return fail<ibv_ah>(EINVAL);
+  if (!identity.has_port(attributes->port_num)) return fail<ibv_ah>(EINVAL);
   std::vector<ibv_gid_entry> table;
   Route route;
   int error = context.gid_table(table);
@@ -28,9 +28,9 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   ah->pd = pd;
   ah->attributes = *attributes;
   ah->route = route;
-  if (identity.infiniband) ah->source_lid = local_lid(identity.index);
+  if (identity.infiniband) ah->source_lid = local_lid(identity.index, attributes->port_num);
   if (attributes->is_global != 0) {
-    const ibv_gid_entry& source = table[attributes->grh.sgid_index];
+    const ibv_gid_entry source = at_port(table[attributes->grh.sgid_index], attributes->port_num);
     ah->source = source.gid;
     ah->is_routable = source.gid_type == IBV_GID_TYPE_ROCE_V2;
   }
@@ -61,9 +61,10 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   }
   const ibv_gid_type roce = addresses.is_routable ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
   const ibv_gid_type type = soft.identity().infiniband ? IBV_GID_TYPE_IB : roce;
-  const auto own = std::ranges::find_if(table, [&addresses, type](const ibv_gid_entry& entry) {
+  const auto own = std::ranges::find_if(table, [&addresses, type, port](const ibv_gid_entry& entry) {
     // An ibv_ah_attr has 8 bits for the index.
-    return entry.gid_index <= UINT8_MAX && entry.gid_type == type && verbs::equal(entry.gid, addresses.target);
+    return entry.gid_index <= UINT8_MAX && entry.gid_type == type &&
+           verbs::equal(at_port(entry, port).gid, addresses.target);
   });
   if (own == table.end()) {
     errno = ENOENT;

@@ -124,21 +124,21 @@ int query_rt_values(ibv_context* /*context*/, ibv_values_ex* values) {
 }
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
-  if (port != 1) return EINVAL;
-  return describe_port(identity_of(context), *attributes);
+  if (!identity_of(context).has_port(port)) return EINVAL;
+  return describe_port(identity_of(context), port, *attributes);
 }
 
 int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
-  if (port != 1) return EINVAL;
+  if (!identity_of(context).has_port(port)) return EINVAL;
   std::vector<ibv_gid_entry> table;
   if (const int error = SoftContext::from(context).gid_table(table); error != 0) return error;
   if (index >= table.size()) return ENODATA;
-  *entry = table[index];
+  *entry = at_port(table[index], port);
   return 0;
 }
 
-int query_pkey(ibv_context* /*context*/, std::uint8_t port, int index, __be16* pkey) {
-  if (port != 1 || index != 0) {
+int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey) {
+  if (!identity_of(context).has_port(port) || index != 0) {
     errno = EINVAL;
     return -1;
   }

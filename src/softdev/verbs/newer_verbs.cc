@@ -107,8 +107,8 @@ ibv_mr* reg_buf_mr(ibv_pd* pd, Buffer* buffer, void* address, std::size_t length
   return error == 0 ? reg_mr(pd, address, length, access) : fail<ibv_mr>(error);
 }
 
-int query_port_speed(ibv_context* /*context*/, std::uint32_t port, std::uint64_t* speed) {
-  if (port != 1) return EINVAL;
+int query_port_speed(ibv_context* context, std::uint32_t port, std::uint64_t* speed) {
+  if (!SoftContext::from(context).identity().has_port(port)) return EINVAL;
   *speed = kPortSpeed;
   return 0;
 }

@@ -161,13 +161,65 @@ TEST_F(PortEvents, AChangeThatDoesNotAffectTheTableIsNoEvent) {
   EXPECT_FALSE(readable(node.context->async_fd));
 }
 
-TEST_F(PortEvents, InfiniBandHasAPortButNoAddresses) {
-  const DeviceIdentity identity{.name = "soft0", .infiniband = true};
-  Node node;
+/// The node of this device instead of the usual one.
+void open_as(const DeviceIdentity& identity, Node& node) {
   node.pd.reset();
   ibv_device** const list = list_devices({&identity, 1});
   node.context = verbs::ContextHandle(api(), api().open_device(list[0]));
   free_device_list(list);
+  node.pd = verbs::PdHandle(api(), api().alloc_pd(node.context.get()));
+}
+
+TEST_F(PortEvents, EachPortHasItsOwnNumbersAndEvents) {
+  Node node;
+  open_as({.name = "soft0", .infiniband = true, .ports = 2}, node);
+  ibv_context* const context = node.context.get();
+  ibv_device_attr device{};
+  ASSERT_EQ(api().query_device(context, &device), 0);
+  EXPECT_EQ(device.phys_port_cnt, 2);
+  std::vector<std::uint16_t> lids;
+  std::vector<std::uint64_t> interfaces;
+  for (const std::uint8_t port : {std::uint8_t{1}, std::uint8_t{2}}) {
+    ibv_port_attr attributes{};
+    ibv_gid_entry gid{};
+    ASSERT_EQ(query_port(context, port, &attributes), 0);
+    ASSERT_EQ(query_gid_entry(context, port, 0, &gid), 0);
+    EXPECT_EQ(gid.port_num, port);
+    lids.push_back(attributes.lid);
+    interfaces.push_back(gid.gid.global.interface_id);
+  }
+  EXPECT_NE(lids[0], lids[1]);
+  EXPECT_NE(interfaces[0], interfaces[1]);
+  for (const std::uint8_t port : {std::uint8_t{0}, std::uint8_t{3}}) {
+    ibv_port_attr attributes{};
+    ibv_gid_entry gid{};
+    __be16 key = 0;
+    EXPECT_EQ(query_port(context, port, &attributes), EINVAL);
+    EXPECT_EQ(query_gid_entry(context, port, 0, &gid), EINVAL);
+    EXPECT_EQ(query_pkey(context, port, 0, &key), -1);
+  }
+  const Qp qp{node};
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_INIT;
+  to.port_num = 3;
+  constexpr int kInit = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  EXPECT_EQ(api().modify_qp(qp.qp.get(), &to, kInit), EINVAL);
+  to.port_num = 2;
+  EXPECT_EQ(api().modify_qp(qp.qp.get(), &to, kInit), 0);
+
+  network->ip("link set lo down");
+  for (const int port : {1, 2}) {
+    ibv_async_event event{};
+    ASSERT_EQ(api().get_async_event(context, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
+    EXPECT_EQ(event.element.port_num, port);
+    api().ack_async_event(&event);
+  }
+}
+
+TEST_F(PortEvents, InfiniBandHasAPortButNoAddresses) {
+  Node node;
+  open_as({.name = "soft0", .infiniband = true}, node);
   network->ip("address add 10.9.1.1/32 dev lo");
   EXPECT_EQ(events_of(node), Events{});
   network->ip("link set lo down");

@@ -130,7 +130,10 @@ std::optional<std::string> counter_text(std::string_view name, std::span<const D
   name.remove_prefix(kDevices.size());
   (void)take_part(name);
   const auto device = std::ranges::find(devices, take_part(name), &DeviceIdentity::name);
-  if (device == devices.end() || take_part(name) != "ports" || take_part(name) != "1") return std::nullopt;
+  if (device == devices.end() || take_part(name) != "ports") return std::nullopt;
+  // Queue pairs count for their device, so all of its ports have the same numbers.
+  const std::string_view number = take_part(name);
+  if (number.size() != 1 || !device->has_port(static_cast<std::uint32_t>(number[0] - '0'))) return std::nullopt;
   const std::string_view folder = take_part(name);
   const bool is_port = folder == "counters" && has(kPortCounters, name);
   if (!is_port && !(folder == "hw_counters" && has(kHardwareCounters, name))) return std::nullopt;

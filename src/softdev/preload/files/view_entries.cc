@@ -221,10 +221,8 @@ void add_port(const std::string& path, const ibv_port_attr& port, Entries& to) {
 /// Returns  0, or an errno value.
 int add_device(const DeviceIdentity& identity, const SystemEntries& system, Entries& to) {
   ibv_device_attr attributes{};
-  ibv_port_attr port{};
   std::vector<ibv_gid_entry> gids;
   describe_device(identity, attributes);
-  if (const int error = describe_port(identity, port); error != 0) return error;
   if (const int error = gid_table(identity, gids); error != 0) return error;
 
   const std::string path = std::string(kDevices) + "/" + identity.name;
@@ -237,8 +235,17 @@ int add_device(const DeviceIdentity& identity, const SystemEntries& system, Entr
   to.file(path + "/hw_rev", print("%x", attributes.hw_ver));
   to.file(path + "/hca_type", "soft0");
   to.folder(path + "/ports");
-  add_port(path + "/ports/1", port, to);
-  add_location(path + "/device", add_gids(path + "/ports/1", gids, to), to);
+  std::set<std::string> interfaces;
+  for (unsigned number = 1; number <= identity.ports; ++number) {
+    ibv_port_attr port{};
+    if (const int error = describe_port(identity, number, port); error != 0) return error;
+    const std::string port_path = path + "/ports/" + std::to_string(number);
+    add_port(port_path, port, to);
+    std::vector<ibv_gid_entry> here;
+    for (const ibv_gid_entry& entry : gids) here.push_back(at_port(entry, number));
+    interfaces = add_gids(port_path, here, to);
+  }
+  add_location(path + "/device", interfaces, to);
 
   const std::string name = verbs_name(system, identity.index);
   const std::string verbs = std::string(kVerbsDevices) + "/" + name;
