@@ -17,11 +17,12 @@
 #include <optional>
 #include <string_view>
 
+#include "softdev/shared/private_folder.h"
+
 namespace rdmacomm::softdev {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3130'746e'636d'6472;  // "rdmcnt01"
-constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int kNameDigits = 16;
 constexpr char kLockName[] = "lock";
 
@@ -68,23 +69,11 @@ bool may_write(std::size_t bytes) noexcept {
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes;
 }
 
-/// No other user except root can replace an entry of this user in the folder.
-bool keeps_entries(const char* folder) noexcept {
-  struct stat found {};
-  if (stat(folder, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != 0) return false;
-  return (found.st_mode & 022) == 0 || (found.st_mode & S_ISVTX) != 0;
-}
-
 /// The folder of this user. The environment does not determine it, because all processes must find the same one.
 UniqueFd open_folder(bool makes) {
   for (const char* const base : {"/dev/shm", "/tmp"}) {
-    if (!keeps_entries(base)) continue;
-    const std::string path = std::string(base) + "/rdmacomm-counts-" + std::to_string(geteuid());
-    if (makes && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) continue;
-    UniqueFd folder(open(path.c_str(), kFolderFlags));
-    struct stat found {};
-    if (!folder || fstat(folder.get(), &found) != 0) continue;
-    if (found.st_uid == geteuid() && (found.st_mode & 077) == 0) return folder;
+    UniqueFd folder = open_private_folder(std::string(base) + "/rdmacomm-counts-" + std::to_string(geteuid()), makes);
+    if (folder) return folder;
   }
   return {};
 }
@@ -192,7 +181,7 @@ void add_file(int file, std::vector<Counts>& devices) {
 
 std::vector<std::string> names_in(int folder) {
   std::vector<std::string> names;
-  const int copy = openat(folder, ".", kFolderFlags);
+  const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const list = copy < 0 ? nullptr : fdopendir(copy);
   if (list == nullptr) {
     if (copy >= 0) close(copy);

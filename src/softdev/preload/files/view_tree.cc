@@ -19,6 +19,7 @@
 
 #include "base/unique_fd.h"
 #include "softdev/preload/files/view_path.h"
+#include "softdev/shared/private_folder.h"
 
 namespace rdmacomm::softdev::preload {
 namespace {
@@ -99,30 +100,11 @@ void remove_if_unused(int base, const char* name) noexcept {
   close(tree);
 }
 
-/// Only this user can change the entries of the folder.
-bool is_private(const struct stat& folder) noexcept {
-  return S_ISDIR(folder.st_mode) && folder.st_uid == geteuid() && (folder.st_mode & 077) == 0;
-}
-
-/// No other user except root can rename the folder's entries that belong to this user.
-bool keeps_entries(const char* folder) noexcept {
-  struct stat found {};
-  if (stat(folder, &found) != 0 || !S_ISDIR(found.st_mode)) return false;
-  if (found.st_uid != 0 && found.st_uid != geteuid()) return false;
-  return (found.st_mode & 022) == 0 || (found.st_mode & S_ISVTX) != 0;
-}
-
 /// Returns  0, or an errno value.
 int open_base(const std::string& path, UniqueFd& base) {
-  const std::string parent = path.substr(0, path.rfind('/'));
   if (path.size() > ViewTree::kMaxBase || !path.starts_with('/')) return ENAMETOOLONG;
-  if (!keeps_entries(parent.empty() ? "/" : parent.c_str())) return EACCES;
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
-  base.reset(open(path.c_str(), kFolderFlags));
-  if (!base) return errno;
-  struct stat found {};
-  if (fstat(base.get(), &found) != 0) return errno;
-  return is_private(found) ? 0 : EACCES;
+  base = open_private_folder(path, true);
+  return base ? 0 : errno;
 }
 
 bool write_all(int file, std::string_view text) noexcept {
