@@ -11,6 +11,7 @@
 
 namespace rdmacomm::softdev::own {
 
+constinit Ranges all_ranges;
 constinit OwnState state;
 
 namespace {

@@ -12,6 +12,9 @@
 
 namespace rdmacomm::softdev::own {
 
+/// A separate object, which has zeroes only. As a part of the state, its large table would lie in the library's file.
+extern Ranges all_ranges;
+
 /// The functions of this library replace those of the C library, which have no object that they belong to. So there is
 /// one state in each process. It needs no initialization, because the first allocations come before all constructors.
 struct OwnState {
@@ -20,7 +23,7 @@ struct OwnState {
   std::atomic<pthread_t> owner{};  ///< of the lock
   OwnFile file;
   Blocks blocks{file};
-  Ranges ranges;
+  Ranges& ranges = all_ranges;
 
   [[nodiscard]] bool is_active() const noexcept { return active.load(std::memory_order_relaxed); }
   /// Calls `visit` with the parts of the memory that are in the file.
