@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "softdev/context/soft_context.h"
 #include "softdev/host/soft_device.h"
 #include "softdev/verbs/soft_verbs.h"
 
