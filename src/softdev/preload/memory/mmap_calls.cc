@@ -145,26 +145,35 @@ void* map(void* address, std::size_t length, int protection, int flags, int fd, 
     errno = error;
     if (memory != nullptr) return memory;
   }
-  void* const memory = raw_mmap(address, length, protection, flags, fd, static_cast<std::uint64_t>(offset));
-  if (memory != MAP_FAILED && (flags & MAP_FIXED) != 0) forget_mapped(memory, length);
+  const auto call = [&] {
+    return raw_mmap(address, length, protection, flags, fd, static_cast<std::uint64_t>(offset));
+  };
+  if ((flags & MAP_FIXED) == 0 || !state.file.exists()) return call();
+  // Locked until it is forgotten, as in unmap().
+  const Locked locked;
+  void* const memory = call();
+  if (memory != MAP_FAILED) forget_mapped(memory, length);
   return memory;
 }
 
 int unmap(void* address, std::size_t length) noexcept {
+  if (!state.file.exists()) return raw_munmap(address, length);
+  // Locked until it is forgotten. Otherwise another thread could get the address for new memory of the file, and that
+  // would be forgotten.
+  const Locked locked;
   const int result = raw_munmap(address, length);
   if (result == 0) forget_mapped(address, length);
   return result;
 }
 
 void* remap(void* old, std::size_t old_length, std::size_t length, int flags, void* wanted) noexcept {
-  if (state.file.exists()) {
-    const Locked locked;
-    bool has = false;
-    // A length of 0 would copy the mapping; private memory refuses that.
-    state.ranges.visit(number(old), std::max(in_pages(old_length), kPage),
-                       [&has](const Range& /*range*/) { has = true; });
-    if (has) return remap_own(old, old_length, length, flags, wanted);
-  }
+  if (!state.file.exists()) return raw_mremap(old, old_length, length, flags, wanted);
+  const Locked locked;
+  bool has = false;
+  // A length of 0 would copy the mapping; private memory refuses that.
+  state.ranges.visit(number(old), std::max(in_pages(old_length), kPage),
+                     [&has](const Range& /*range*/) { has = true; });
+  if (has) return remap_own(old, old_length, length, flags, wanted);
   void* const memory = raw_mremap(old, old_length, length, flags, wanted);
   if (memory != MAP_FAILED && (flags & MREMAP_FIXED) != 0) forget_mapped(memory, length);
   return memory;

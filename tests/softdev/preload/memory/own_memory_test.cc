@@ -227,6 +227,25 @@ TEST(Mapping, IsCoveredUntilItIsUnmapped) {
   EXPECT_EQ(seen_by_peer(offset), std::byte{0});
 }
 
+/// A thread may get the address that another one unmaps.
+TEST(Mapping, OfAThreadStaysWhileOthersUnmap) {
+  constexpr std::size_t kLength = 16 * kPage;
+  std::atomic<int> changed{0};
+  const auto work = [&changed](int own) {
+    for (int i = 0; i < 5000; ++i) {
+      std::byte* const memory = map_plain(kLength);
+      if (memory == MAP_FAILED) continue;
+      for (std::size_t at = 0; at < kLength; at += kPage) memory[at] = static_cast<std::byte>(own);
+      for (std::size_t at = 0; at < kLength; at += kPage) changed += memory[at] != static_cast<std::byte>(own);
+      munmap(memory, kLength);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int own = 1; own <= 4; ++own) threads.emplace_back(work, own);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(changed, 0);
+}
+
 TEST(Mapping, FixedMappingsReplaceIt) {
   std::byte* const memory = map_plain(3 * kPage);
   const std::uint64_t offset = offset_of(memory, 3 * kPage);
