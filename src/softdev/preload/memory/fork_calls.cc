@@ -4,11 +4,19 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <new>
 
 #include "softdev/preload/memory/next_function.h"
 #include "softdev/preload/memory/own_state.h"
@@ -17,11 +25,34 @@
 namespace rdmacomm::softdev::own {
 namespace {
 
+/// While it lives, the process may have a few more open descriptors than its limit, if its hard limit allows that. A
+/// program that has used them all must be able to fork.
+class MoreDescriptors {
+ public:
+  MoreDescriptors() noexcept {
+    constexpr rlim_t kMore = 8;
+    is_raised_ = getrlimit(RLIMIT_NOFILE, &before_) == 0 && before_.rlim_cur != RLIM_INFINITY;
+    if (!is_raised_) return;
+    const rlimit raised{std::min(before_.rlim_cur + kMore, before_.rlim_max), before_.rlim_max};
+    is_raised_ = raised.rlim_cur > before_.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0;
+  }
+  MoreDescriptors(const MoreDescriptors&) = delete;
+  MoreDescriptors& operator=(const MoreDescriptors&) = delete;
+  ~MoreDescriptors() {
+    if (is_raised_) (void)setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_{};
+  bool is_raised_ = false;
+};
+
 /// The forking thread's state from before the fork until after it. Guarded by the lock of OwnState.
 struct Forking {
   bool is_needed;  ///< the file exists
   bool is_inner;   ///< the lock was held already by this thread
-  int ends[2];     ///< of a pipe: the child writes to it when it has copied; -1: none
+  int ends[2];     ///< of a pipe: the child writes to it when it has copied; -1: no descriptor was free
+  std::atomic<std::uint32_t>* copied;  ///< without a pipe: not 0 when the child has copied
   sigset_t signals;
 };
 constinit Forking forking{};
@@ -74,13 +105,33 @@ bool copy_data(int fd, std::uint64_t offset, std::size_t length, std::byte* to) 
   return true;
 }
 
+/// Copies mapped memory. Pages of zeroes stay untouched.
+void copy_mapped(std::byte* to, const std::byte* from, std::size_t length) noexcept {
+  for (std::size_t at = 0; at < length; at += kPage) {
+    // The first byte, and each byte equals the next one.
+    const bool is_zero = from[at] == std::byte{} && std::memcmp(from + at, from + at + 1, kPage - 1) == 0;
+    if (!is_zero) std::memcpy(to + at, from + at, kPage);
+  }
+}
+
+/// Copies a mapping of the file. If the program has closed the file by the bare system call, reads the memory instead.
+/// That costs a page of memory for each page that was never used.
+bool copy_range(std::byte* to, const MappedRange& range) noexcept {
+  const std::size_t length = range.end - range.start;
+  if (const int fd = state.file.fd(); fd >= 0) return copy_data(fd, range.offset, length, to);
+  void* const from = pointer(range.start);
+  if ((range.protection & PROT_READ) == 0 && mprotect(from, length, PROT_READ) != 0) return false;
+  copy_mapped(to, static_cast<const std::byte*>(from), length);
+  return true;
+}
+
 /// Replaces a mapping of the file by a private copy.
 bool make_private(const MappedRange& range) noexcept {
   const std::size_t length = range.end - range.start;
   void* const copy =
       raw_mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED) return false;
-  if (!copy_data(state.file.fd(), range.offset, length, static_cast<std::byte*>(copy))) return false;
+  if (!copy_range(static_cast<std::byte*>(copy), range)) return false;
   if (range.protection != (PROT_READ | PROT_WRITE) && mprotect(copy, length, range.protection) != 0) return false;
   return raw_mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(range.start)) != MAP_FAILED;
 }
@@ -88,7 +139,7 @@ bool make_private(const MappedRange& range) noexcept {
 /// Makes all memory of the file in [start, end) private. Only what the kernel knows counts, because the program may
 /// unmap and move memory by bare system calls.
 bool make_private(std::uintptr_t start, std::uintptr_t end) noexcept {
-  if (state.file.fd() < 0) return false;
+  const MoreDescriptors more;
   AddressMap map;
   MappedRange range;
   bool found_any = false;
@@ -104,8 +155,26 @@ bool make_private(std::uintptr_t start, std::uintptr_t end) noexcept {
   return found_any;
 }
 
+/// The same without /proc, as in a chroot: all that this library has mapped, and the program has not unmapped since.
+bool make_recorded_private() noexcept {
+  constexpr std::size_t kAddresses = std::size_t{1} << 47;
+  bool is_done = true;
+  const auto copy = [&is_done](const Range& range) {
+    unsigned char is_resident = 0;
+    if (mincore(pointer(range.start), kPage, &is_resident) != 0) return;
+    MappedRange mapped;
+    mapped.start = range.start;
+    mapped.end = range.end();
+    mapped.offset = range.offset;
+    mapped.protection = PROT_READ | PROT_WRITE;
+    is_done = is_done && make_private(mapped);
+  };
+  state.visit(nullptr, kAddresses, copy);
+  return is_done;
+}
+
 bool make_all_private() noexcept {
-  return make_private(0, UINTPTR_MAX);
+  return make_private(0, UINTPTR_MAX) || make_recorded_private();
 }
 
 bool make_stack_private() noexcept {
@@ -126,6 +195,22 @@ void separate_stack(const void* frame) noexcept {
   (void)on_copy_stack(make_stack_private);
 }
 
+/// A number that parent and child share; nullptr: no memory.
+std::atomic<std::uint32_t>* shared_flag() noexcept {
+  void* const memory = raw_mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) std::atomic<std::uint32_t>(0);
+}
+
+/// Waits until the child has copied. A child that dies before it has does not wake the parent, so this does not wait
+/// for ever.
+void wait_without_pipe() noexcept {
+  constexpr timespec kPause{0, 1'000'000};
+  constexpr int kMostPauses = 10'000;
+  for (int i = 0; i < kMostPauses && forking.copied->load(std::memory_order_acquire) == 0; ++i) {
+    (void)nanosleep(&kPause, nullptr);
+  }
+}
+
 void before_fork() noexcept {
   const bool inner = state.owner.load(std::memory_order_relaxed) == pthread_self();
   if (!inner) {
@@ -140,7 +225,11 @@ void before_fork() noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &forking.signals);
   separate_stack(__builtin_frame_address(0));
-  if (pipe2(forking.ends, O_CLOEXEC) != 0) forking.ends[0] = forking.ends[1] = -1;
+  if (pipe2(forking.ends, O_CLOEXEC) == 0) return;
+  const MoreDescriptors more;
+  if (pipe2(forking.ends, O_CLOEXEC) == 0) return;
+  forking.ends[0] = forking.ends[1] = -1;
+  forking.copied = shared_flag();
 }
 
 void end_fork() noexcept {
@@ -161,6 +250,11 @@ void after_fork_in_parent() noexcept {
     }
     close(forking.ends[0]);
   }
+  if (forking.is_needed && forking.copied != nullptr) {
+    wait_without_pipe();
+    raw_munmap(forking.copied, kPage);
+    forking.copied = nullptr;
+  }
   end_fork();
   errno = error;
 }
@@ -169,7 +263,7 @@ void after_fork_in_child() noexcept {
   const int error = errno;
   if (forking.is_needed) {
     if (!on_copy_stack(make_all_private)) {
-      // The copies failed: no memory is left, or /proc is not mounted. A child that shared its parent's memory would destroy it.
+      // No memory is left. A child that shared its parent's memory would destroy it.
       constexpr char kText[] = "softdev-run: a child of fork() cannot get its own copy of the memory; it ends\n";
       (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
       _exit(127);
@@ -182,6 +276,11 @@ void after_fork_in_child() noexcept {
       (void)!write(forking.ends[1], &done, 1);
       close(forking.ends[0]);
       close(forking.ends[1]);
+    }
+    if (forking.copied != nullptr) {
+      forking.copied->store(1, std::memory_order_release);
+      raw_munmap(forking.copied, kPage);
+      forking.copied = nullptr;
     }
   }
   end_fork();

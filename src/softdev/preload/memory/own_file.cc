@@ -14,6 +14,11 @@ namespace {
 constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 56;
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;
 
+/// The program's close() leaves this descriptor open.
+void close_own(int fd) noexcept {
+  (void)raw_call(SYS_close, static_cast<std::uintptr_t>(fd), 0, 0);
+}
+
 /// Moves a descriptor to a number that programs do not expect to be free, and shells do not use.
 int moved_up(int fd) noexcept {
   constexpr rlim_t kWanted = 900;
@@ -22,7 +27,7 @@ int moved_up(int fd) noexcept {
   const auto least = static_cast<int>(std::min<rlim_t>(kWanted, limit.rlim_cur / 8 * 7));
   const int moved = fcntl(fd, F_DUPFD_CLOEXEC, least);
   if (moved < 0) return fd;
-  close(fd);
+  close_own(fd);
   return moved;
 }
 
@@ -40,11 +45,19 @@ bool OwnFile::create() noexcept {
   // A peer that maps the file must never access memory beyond its end.
   if (ftruncate(fd, static_cast<off_t>(kFileBytes)) != 0 || !FileIdentity::of(fd, identity_) ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    close(fd);
+    close_own(fd);
     return false;
   }
   fd_ = fd;
   refused_ = false;
+  return true;
+}
+
+bool OwnFile::move() noexcept {
+  const int moved = fcntl(fd_, F_DUPFD_CLOEXEC, fd_ + 1);
+  if (moved < 0) return false;
+  close_own(fd_);
+  fd_ = moved;
   return true;
 }
 
@@ -96,7 +109,7 @@ bool OwnFile::has_data(std::uint64_t offset, std::size_t length) const noexcept 
 }
 
 void OwnFile::forget() noexcept {
-  if (const int current = fd(); current >= 0) close(current);
+  if (const int current = fd(); current >= 0) close_own(current);
   *this = {};
 }
 

@@ -25,6 +25,10 @@ class OwnFile {
   /// The descriptor; -1: no such file, or the program has closed the descriptor.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] bool create() noexcept;
+  /// True if the descriptor had this number when it was made or moved. Cost: none.
+  [[nodiscard]] bool has_number(int number) const noexcept { return fd_ >= 0 && fd_ == number; }
+  /// Gives the descriptor another number. Returns false: no number is free.
+  [[nodiscard]] bool move() noexcept;
   [[nodiscard]] bool exists() const noexcept { return fd_ >= 0; }
   [[nodiscard]] bool maps(const MappedRange& range) const noexcept { return identity_.is_mapped_in(range); }
   /// In a child: the file is its parent's.

@@ -618,15 +618,85 @@ TEST(Fork, AChildThatFindsNoMemoryForItsCopiesEnds) {
             0);
 }
 
+/// Opens files until no descriptor is free, and then closes `free` of them.
+void use_descriptors(int free) {
+  int last = -1;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) last = fd;
+  for (int i = 0; i < free; ++i) close(last - i);
+}
+
+TEST(Fork, WorksWithoutFreeDescriptors) {
+  for (const bool is_hard : {false, true}) {
+    for (const int free : {0, 1, 2}) {
+      SCOPED_TRACE(free);
+      EXPECT_EQ(in_child([&] {
+                  Inherited inherited;
+                  rlimit limit{};
+                  getrlimit(RLIMIT_NOFILE, &limit);
+                  limit.rlim_cur = 64;
+                  if (is_hard) limit.rlim_max = 64;
+                  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 90;
+                  use_descriptors(free);
+                  const int status = in_child([&] {
+                    std::memset(inherited.block, 91, 100'000);
+                    return all_are(inherited.mapped, 2 * kPage, 1) ? 0 : 1;
+                  });
+                  rlimit after{};
+                  getrlimit(RLIMIT_NOFILE, &after);
+                  if (after.rlim_cur != 64) return 80;
+                  return inherited.is_unchanged() ? status : 70;
+                }),
+                0);
+    }
+  }
+}
+
+TEST(Fork, WorksWithoutProc) {
+  if (geteuid() != 0) GTEST_SKIP() << "chroot wants root";
+  EXPECT_EQ(in_child([] {
+              Inherited inherited;
+              if (chroot("/sys") != 0 || chdir("/") != 0) return 90;
+              const int status = in_child([&] {
+                if (!inherited.is_unchanged()) return 1;
+                std::memset(inherited.block, 91, 100'000);
+                return 0;
+              });
+              return inherited.is_unchanged() ? status : 70;
+            }),
+            0);
+}
+
 TEST(File, IsClosedByExec) {
   EXPECT_EQ(fcntl(own_memory_fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-TEST(File, AProgramThatClosesItGetsOrdinaryMemory) {
+/// A daemon closes all descriptors that it does not know.
+TEST(File, AProgramCannotCloseIt) {
   EXPECT_EQ(in_child([] {
+              Inherited inherited;
+              const int fd = own_memory_fd();
+              if (close(fd) != -1 || errno != EBADF) return 10;
+              const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+              if (dup2(other, fd) != fd || own_memory_fd() < 0 || own_memory_fd() == fd) return 11;
+              const int more = fcntl(other, F_DUPFD_CLOEXEC, own_memory_fd() + 1);
+              if (close_range(0, ~0U, 0) != 0 || own_memory_fd() < 0) return 12;
+              if (fcntl(other, F_GETFD) != -1 || fcntl(more, F_GETFD) != -1) return 13;
+              closefrom(0);
+              for (int i = 0; i < 1024; ++i) close(i);
+              std::byte* const memory = map_plain(kPage);
+              if (reach(memory, kPage) != Reach::kMapped) return 14;
+              const int status = in_child([&] { return inherited.check_in_child(); });
+              return inherited.is_unchanged() ? status : 15;
+            }),
+            0);
+}
+
+TEST(File, AProgramThatClosesItByTheSystemCallGetsOrdinaryMemory) {
+  EXPECT_EQ(in_child([] {
+              Inherited inherited;
               void* const before = malloc(20'000);
               const int fd = own_memory_fd();
-              close(fd);
+              syscall(SYS_close, fd);
               const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
               dup2(other, fd);  // the same number is another file now
               void* const block = malloc(std::size_t{5} << 20);
@@ -635,6 +705,12 @@ TEST(File, AProgramThatClosesItGetsOrdinaryMemory) {
               std::memset(block, 1, std::size_t{5} << 20);
               std::memset(memory, 1, kPage);
               if (own_memory_fd() >= 0 || reach(memory, kPage) != Reach::kOff) return 2;
+              const int status = in_child([&] {
+                if (!inherited.is_unchanged()) return 1;
+                std::memset(inherited.block, 91, 100'000);
+                return 0;
+              });
+              if (status != 0 || !inherited.is_unchanged()) return 3;
               free(block);
               free(before);
               munmap(memory, kPage);
