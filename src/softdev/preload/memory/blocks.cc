@@ -176,6 +176,57 @@ void* Blocks::carve(std::size_t size_class) noexcept {
   return pointer(current_->start + page * kPage);
 }
 
+/// A kept block with at least this length, and at most a quarter more.
+void* Blocks::take_kept(std::size_t length) noexcept {
+  Segment** best = nullptr;
+  for (Segment*& one : kept_long_) {
+    if (one == nullptr || one->length < length || one->length > length + length / 4) continue;
+    if (best == nullptr || one->length < (*best)->length) best = &one;
+  }
+  if (best == nullptr) return nullptr;
+  Segment& found = **best;
+  *best = nullptr;
+  found.is_kept = false;
+  kept_long_bytes_ -= found.length;
+  return pointer(found.start);
+}
+
+/// Keeps a freed long block for the next request: to map it again costs far more than its use. Returns false: enough
+/// memory is kept.
+bool Blocks::keep(Segment& segment) noexcept {
+  const bool is_enough = kept_long_bytes_ + segment.length > kMostKeptLongBytes;
+  if (segment.generation != generation_ || is_enough) return false;
+  for (Segment*& place : kept_long_) {
+    if (place != nullptr) continue;
+    place = &segment;
+    segment.is_kept = true;
+    kept_long_bytes_ += segment.length;
+    return true;
+  }
+  return false;
+}
+
+/// Gives a long block back to the system.
+void Blocks::release(Segment& segment) noexcept {
+  for (std::uintptr_t at = segment.start; at < segment.start + segment.length; at += Segment::kBytes) {
+    (void)enter(at, nullptr);
+  }
+  raw_munmap(pointer(segment.start), segment.length);
+  if (segment.generation == generation_) file_.punch(segment.offset, segment.length);
+  segment.start = reinterpret_cast<std::uintptr_t>(free_records_);
+  free_records_ = &segment;
+}
+
+void Blocks::drop_kept() noexcept {
+  for (Segment*& kept : kept_long_) {
+    if (kept == nullptr) continue;
+    kept_long_bytes_ -= kept->length;
+    kept->is_kept = false;
+    release(*kept);
+    kept = nullptr;
+  }
+}
+
 void* Blocks::allocate_long(std::size_t length) noexcept {
   Segment* segment = free_records_;
   if (segment != nullptr) {
@@ -196,7 +247,12 @@ void* Blocks::allocate(std::size_t length, std::size_t alignment, bool& is_zeroe
   is_zeroed = true;
   if (length > (std::size_t{1} << kAddressBits)) return nullptr;
   const std::size_t pages = length == 0 ? 1 : in_pages(length) / kPage;
-  if (pages > kMostPages || alignment > kPage) return allocate_long(pages * kPage);
+  if (pages > kMostPages || alignment > kPage) {
+    void* const kept = take_kept(pages * kPage);
+    is_zeroed = kept == nullptr;
+    if (kept != nullptr || !is_affordable(pages * kPage)) return kept;
+    return allocate_long(pages * kPage);
+  }
   const std::size_t size_class = class_of(pages);
   void* const block = take_free(size_class);
   is_zeroed = block == nullptr;
@@ -204,7 +260,7 @@ void* Blocks::allocate(std::size_t length, std::size_t alignment, bool& is_zeroe
 }
 
 std::size_t Blocks::size(const Segment& segment, const void* block) const noexcept {
-  if (!segment.is_run) return number(block) == segment.start ? segment.length : 0;
+  if (!segment.is_run) return number(block) == segment.start && !segment.is_kept ? segment.length : 0;
   const auto& run = static_cast<const Run&>(segment);
   const std::uintptr_t inside = number(block) - run.start;
   const std::uint8_t kind = run.kind[inside / kPage];
@@ -217,13 +273,7 @@ bool Blocks::free(const Segment& segment, void* block) noexcept {
   if (bytes == 0) return false;
   if (!segment.is_run) {
     auto* const gone = const_cast<Segment*>(&segment);
-    for (std::uintptr_t at = gone->start; at < gone->start + gone->length; at += Segment::kBytes) {
-      (void)enter(at, nullptr);
-    }
-    raw_munmap(block, gone->length);
-    if (gone->generation == generation_) file_.punch(gone->offset, gone->length);
-    gone->start = reinterpret_cast<std::uintptr_t>(free_records_);
-    free_records_ = gone;
+    if (!keep(*gone)) release(*gone);
     return true;
   }
   auto& run = const_cast<Run&>(static_cast<const Run&>(segment));
@@ -246,10 +296,11 @@ bool Blocks::free(const Segment& segment, void* block) noexcept {
 
 void Blocks::begin_generation() noexcept {
   ++generation_;
-  kept_ = 0;
+  kept_ = kept_long_bytes_ = 0;
   current_ = nullptr;
   next_start_ = 0;
   for (std::uint32_t& first : free_) first = 0;
+  for (Segment*& kept : kept_long_) kept = nullptr;
 }
 
 }  // namespace rdmacomm::softdev::own

@@ -19,6 +19,7 @@ struct Segment {
   std::uint64_t offset = 0;      ///< in the file
   std::uint64_t generation = 0;  ///< of Blocks; another one: allocated by the parent, so its memory is private
   bool is_run = false;
+  bool is_kept = false;  ///< a freed long block that keeps its memory
 };
 
 /// Sizes are rounded up to one of a few, and a freed block serves the next request of that size. The list of free
@@ -55,6 +56,8 @@ class Blocks {
       }
     }
   }
+  /// Gives freed long blocks back to the system, so that a child need not copy them.
+  void drop_kept() noexcept;
   /// In a child: all blocks have become private memory. They stay valid, and are not allocated again.
   void begin_generation() noexcept;
 
@@ -63,6 +66,9 @@ class Blocks {
   static constexpr std::size_t kMostRuns = 16384;
   /// Freed blocks keep up to this much memory for the next requests.
   static constexpr std::size_t kMostKept = std::size_t{64} << 20;
+  /// The same for long blocks: their number, and their memory.
+  static constexpr std::size_t kMostKeptLong = 8;
+  static constexpr std::size_t kMostKeptLongBytes = std::size_t{32} << 20;
   struct Run;
   static constexpr std::size_t kMostPages = 512;  ///< of a block in a run
   [[nodiscard]] static std::size_t class_of(std::size_t pages) noexcept;
@@ -72,6 +78,9 @@ class Blocks {
   void put_free(Run& run, std::size_t page, std::size_t size_class) noexcept;
   [[nodiscard]] void* carve(std::size_t size_class) noexcept;
   void use_up_run() noexcept;
+  [[nodiscard]] void* take_kept(std::size_t length) noexcept;
+  [[nodiscard]] bool keep(Segment& segment) noexcept;
+  void release(Segment& segment) noexcept;
   [[nodiscard]] void* allocate_long(std::size_t length) noexcept;
   [[nodiscard]] bool place(Segment& segment, std::size_t length) noexcept;
   [[nodiscard]] bool enter(std::uintptr_t start, Segment* segment) noexcept;
@@ -88,12 +97,14 @@ class Blocks {
   OwnFile& file_;
   std::uint64_t generation_ = 1;
   std::size_t kept_ = 0;
+  std::size_t kept_long_bytes_ = 0;
   Run* current_ = nullptr;
   std::size_t runs_ = 0;
   std::uintptr_t next_start_ = 0;  // where a segment probably fits
   Segment* free_records_ = nullptr;
   std::uintptr_t records_ = 0;  // memory for further records
   std::size_t records_left_ = 0;
+  Segment* kept_long_[kMostKeptLong] = {};
   std::uint32_t free_[kClasses] = {};  // number of the first free block; 0: none
   Run* run_by_number_[kMostRuns] = {};
   std::atomic<Leaf*> leaves_[kTop] = {};

@@ -224,6 +224,7 @@ void before_fork() noexcept {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &forking.signals);
+  if (!inner) state.blocks.drop_kept();
   separate_stack(__builtin_frame_address(0));
   if (pipe2(forking.ends, O_CLOEXEC) == 0) return;
   const MoreDescriptors more;
@@ -319,7 +320,8 @@ RDMACOMM_REPLACES int pthread_attr_setstack(pthread_attr_t* attributes, void* st
   if (error != 0 || !own::state.file.exists()) return error;
   const own::Locked locked;
   const std::uintptr_t start = own::number(stack) / own::kPage * own::kPage;
-  (void)own::make_private(start, own::number(stack) + length);
+  const std::uintptr_t end = own::number(stack) + length;
+  if (own::make_private(start, end)) own::forget_mapped(own::pointer(start), end - start);
   return 0;
 }
 

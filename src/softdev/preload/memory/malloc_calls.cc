@@ -81,7 +81,11 @@ void* reallocate_own(const Segment& segment, void* block, std::size_t length) no
   const std::size_t bytes = state.blocks.size(segment, block);
   if (bytes == 0) return next().realloc(block, length);  // reports the error
   if (length <= bytes && length > bytes / 2) return block;
-  void* const moved = malloc(length);
+  // A block that has grown often grows again. Pages cost nothing before they are used, and each move copies the block.
+  constexpr std::size_t kLeastWithRoom = std::size_t{64} << 10;
+  void* moved = nullptr;
+  if (length > bytes && length >= kLeastWithRoom && length < PTRDIFF_MAX / 2) moved = allocate_own(length + length / 2);
+  if (moved == nullptr) moved = malloc(length);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(bytes, length));
   ::free(block);

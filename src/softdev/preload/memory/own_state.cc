@@ -83,7 +83,7 @@ Locked::~Locked() {
 }
 
 void* map_own(void* address, std::size_t length, int flags) noexcept {
-  if (length == 0 || length > PTRDIFF_MAX) return nullptr;
+  if (length == 0 || length > PTRDIFF_MAX || !is_affordable(length)) return nullptr;
   length = in_pages(length);
   const Locked locked;
   std::uint64_t offset = 0;

@@ -62,6 +62,15 @@ inline void* raw_mremap(void* address, std::size_t length, std::size_t new_lengt
   return pointer(static_cast<std::uintptr_t>(raw_call(SYS_mremap, number(address), length, new_length,
                                                       static_cast<std::uintptr_t>(flags), number(new_address))));
 }
+/// Whether the kernel would give the program this much private memory. The file itself has no such limit, so a program
+/// that asks for far too much would not notice. Cost: up to 64 MiB none, else two system calls.
+inline bool is_affordable(std::size_t length) noexcept {
+  if (length <= std::size_t{64} << 20) return true;
+  void* const probe = raw_mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  (void)raw_munmap(probe, length);
+  return true;
+}
 /// Zeroed private memory for this library; nullptr: none.
 inline void* private_memory(std::size_t length) noexcept {
   void* const memory = raw_mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

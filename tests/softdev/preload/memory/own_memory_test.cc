@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <thread>
@@ -211,6 +212,54 @@ TEST(OwnMemory, FreedMemoryGoesBackToTheSystem) {
   for (int i = 0; i < 200; ++i) std::memset(blocks.emplace_back(malloc(1 << 20)), 1, 1 << 20);
   for (void* each : blocks) free(each);
   EXPECT_LE(bytes_in_memory(), before + (std::size_t{64} << 20));
+}
+
+/// A vector that grows step by step must not be copied at each step.
+TEST(OwnMemory, ABlockThatGrowsRarelyMoves) {
+  constexpr std::size_t kStep = 64 * 1024;
+  std::byte* block = nullptr;
+  int moves = 0;
+  for (std::size_t length = kStep; length <= 500 * kStep; length += kStep) {
+    auto* const grown = static_cast<std::byte*>(realloc(block, length));
+    ASSERT_NE(grown, nullptr);
+    moves += grown != block;
+    block = grown;
+    std::memset(block + length - kStep, static_cast<int>(length / kStep % 251), kStep);
+  }
+  EXPECT_LE(moves, 20);
+  for (std::size_t step = 1; step <= 500; ++step) {
+    EXPECT_TRUE(all_are(block + (step - 1) * kStep, kStep, static_cast<int>(step % 251))) << step;
+  }
+  free(block);
+}
+
+TEST(OwnMemory, MoreThanTheMachineHasIsRefused) {
+  std::ifstream file("/proc/sys/vm/overcommit_memory");
+  int overcommit = 0;
+  file >> overcommit;
+  if (overcommit == 1) GTEST_SKIP() << "the system promises any amount (vm.overcommit_memory)";
+  for (int bits = 44; bits <= 46; ++bits) {
+    const std::size_t length = std::size_t{1} << bits;
+    EXPECT_EQ(malloc(length), nullptr) << bits;
+    EXPECT_EQ(mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), MAP_FAILED) << bits;
+  }
+}
+
+TEST(OwnMemory, ALongBlockServesTheNextRequest) {
+  constexpr std::size_t kLength = std::size_t{6} << 20;
+  void* const first = malloc(kLength);
+  std::memset(first, 7, kLength);
+  free(first);
+  auto* const second = static_cast<std::byte*>(calloc(1, kLength - kPage));
+  EXPECT_EQ(second, first);
+  EXPECT_TRUE(all_are(second, kLength - kPage, 0));
+  EXPECT_EQ(in_child([&] {
+              free(second);
+              auto* const own = static_cast<std::byte*>(malloc(kLength));
+              return reach(own, kLength) == Reach::kMapped ? 0 : 1;
+            }),
+            0);
+  free(second);
 }
 
 TEST(Mapping, IsCoveredUntilItIsUnmapped) {
