@@ -568,7 +568,8 @@ class Errors(MeshTest):
     def test_few_descriptors(self):
         """The soft limit is raised. If the hard limit is too low, the run does not start."""
         flags = ("--local=16", "--device=soft0", "--total=4K", "--threads=per-qp", "--polling=epoll")
-        self.assert_success(self.run_program("prlimit", "--nofile=32:1024", MESH, *flags))
+        if SLOW == 1:  # UndefinedBehaviorSanitizer opens pipes itself to check addresses, and takes a failure for a bad one
+            self.assert_success(self.run_program("prlimit", "--nofile=32:1024", MESH, *flags))
         self.assert_one_line(self.run_program("prlimit", "--nofile=32:128", MESH, *flags),
                              "16 nodes: a process needs 320 file descriptors, but may open at most 128 .ulimit -Hn.", "--threads=shared-cq")
         others = "".join(f",192.0.2.{i}" for i in range(1, 11))
