@@ -300,6 +300,25 @@ class Cancellation(ForeignProgramTest):
                 self.run_alone(os.path.join(BIN, "cancelled_threads"))
 
 
+class Sanitizers(ForeignProgramTest):
+    """Their runtimes look functions up and allocate memory before they are ready."""
+
+    def test_programs_with_a_sanitizer(self):
+        for sanitizer in ("address", "thread"):
+            with self.subTest(sanitizer):
+                program = [os.path.join(BIN, f"with_{sanitizer}_sanitizer")]
+                if sanitizer == "thread":  # it does not know all ways to place libraries at random addresses
+                    program = ["setarch", "-R", *program]
+                self.assertEqual(self.run_alone(*program), "soft0 1\n")
+
+    def test_a_preloaded_runtime(self):
+        program = os.path.join(BIN, "with_address_sanitizer")
+        libraries = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+        for runtime in re.findall(r"=> (\S+/libasan\.so\S+)", libraries):  # clang links it into the program
+            with unittest.mock.patch.dict(os.environ, {"LD_PRELOAD": runtime}):
+                self.assertEqual(self.run_alone(program), "soft0 1\n")
+
+
 class PingPong(ForeignProgramTest):
     """rdma-core's examples; -c: each byte is checked."""
 

@@ -4,11 +4,13 @@
 #include <link.h>
 
 #include <cstdint>
-#include <cstring>
-#include <functional>
 
 namespace rdmacomm::softdev::preload {
 namespace {
+
+// Nothing here calls a function of another library: a sanitizer's runtime looks functions up before it is ready, and its
+// versions of dl_iterate_phdr() and strcmp() do not work yet. The dynamic linker's list of objects only grows at its end,
+// and this library and the C library are among the first, so no lock is needed.
 
 /// The parts of a loaded library's dynamic section that a lookup needs. The library's file is the system's, or the
 /// program's own, so its tables are not checked. The dynamic linker does not check them either.
@@ -19,27 +21,25 @@ struct Tables {
   const ElfW(Half) * versions = nullptr;
 };
 
-const ElfW(Dyn) * dynamic_section(const dl_phdr_info& object) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = object.dlpi_phdr[i];
-    if (header.p_type == PT_DYNAMIC) return reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + header.p_vaddr);
-  }
-  return nullptr;
-}
-
-Tables tables_of(const dl_phdr_info& object) {
+Tables tables_of(const link_map& object) {
   Tables tables;
-  const ElfW(Dyn)* entry = dynamic_section(object);
-  for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+  for (const ElfW(Dyn)* entry = object.l_ld; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     // The dynamic linker has replaced offsets by addresses, except in the kernel's own library (vDSO).
     const ElfW(Addr) address = entry->d_un.d_ptr;
-    if (address < object.dlpi_addr) continue;
+    if (address < object.l_addr) continue;
     if (entry->d_tag == DT_SYMTAB) tables.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
     if (entry->d_tag == DT_STRTAB) tables.names = reinterpret_cast<const char*>(address);
     if (entry->d_tag == DT_GNU_HASH) tables.hashes = reinterpret_cast<const std::uint32_t*>(address);
     if (entry->d_tag == DT_VERSYM) tables.versions = reinterpret_cast<const ElfW(Half)*>(address);
   }
   return tables;
+}
+
+bool is_equal(const char* one, const char* other) {
+  for (; *one == *other; ++one, ++other) {
+    if (*one == '\0') return true;
+  }
+  return false;
 }
 
 std::uint32_t gnu_hash(const char* name) {
@@ -53,10 +53,10 @@ bool is_default_function(const Tables& tables, std::uint32_t index, const char* 
   const ElfW(Sym)& symbol = tables.symbols[index];
   if (tables.versions != nullptr && (tables.versions[index] & kHidden) != 0) return false;
   return symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-         std::strcmp(tables.names + symbol.st_name, name) == 0;
+         is_equal(tables.names + symbol.st_name, name);
 }
 
-void* function_of(const dl_phdr_info& object, const char* name) {
+void* function_of(const link_map& object, const char* name) {
   const Tables tables = tables_of(object);
   if (tables.symbols == nullptr || tables.names == nullptr || tables.hashes == nullptr) return nullptr;
   const std::uint32_t buckets = tables.hashes[0];
@@ -72,53 +72,34 @@ void* function_of(const dl_phdr_info& object, const char* name) {
   for (;; ++index) {
     const std::uint32_t at = chain[index - first_hashed];
     if ((at | 1) == (hash | 1) && is_default_function(tables, index, name))
-      return reinterpret_cast<void*>(object.dlpi_addr + tables.symbols[index].st_value);
+      return reinterpret_cast<void*>(object.l_addr + tables.symbols[index].st_value);
     if ((at & 1) != 0) return nullptr;  // the lowest bit marks the end of a chain
   }
 }
 
-struct Search {
-  std::string_view file;         // if not empty
-  const void* inside = nullptr;  // else
-  const char* name = nullptr;
-  void* found = nullptr;
-};
-
-bool contains(const dl_phdr_info& object, const void* address) {
-  const auto at = reinterpret_cast<ElfW(Addr)>(address);
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = object.dlpi_phdr[i];
-    if (header.p_type == PT_LOAD && at - object.dlpi_addr - header.p_vaddr < header.p_memsz) return true;
+/// True if the last part of `path` is `file`.
+bool has_file_name(const char* path, const char* file) {
+  const char* last = path;
+  for (const char* at = path; *at != '\0'; ++at) {
+    if (*at == '/') last = at + 1;
   }
-  return false;
-}
-
-std::string_view file_name(const char* path) {
-  const std::string_view whole = path == nullptr ? "" : path;
-  const std::size_t slash = whole.rfind('/');
-  return slash == std::string_view::npos ? whole : whole.substr(slash + 1);
-}
-
-int look(dl_phdr_info* object, std::size_t /*size*/, void* of) {
-  Search& search = *static_cast<Search*>(of);
-  const bool wanted = search.file.empty() ? contains(*object, search.inside)  //
-                                          : file_name(object->dlpi_name) == search.file;
-  if (wanted) search.found = function_of(*object, search.name);
-  return search.found != nullptr ? 1 : 0;
+  return is_equal(last, file);
 }
 
 }  // namespace
 
-void* function_of_file(std::string_view file, const char* name) noexcept {
-  Search search{file, nullptr, name, nullptr};
-  dl_iterate_phdr(look, &search);
-  return search.found;
+void* function_of_file(const char* file, const char* name) noexcept {
+  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
+    if (object->l_name == nullptr || !has_file_name(object->l_name, file)) continue;
+    if (void* const found = function_of(*object, name)) return found;
+  }
+  return nullptr;
 }
 
-void* function_of_library_at(const void* address, const char* name) noexcept {
-  Search search{"", address, name, nullptr};
-  dl_iterate_phdr(look, &search);
-  return search.found;
+void* function_of_this_library(const char* name) noexcept {
+  const link_map* object = _r_debug.r_map;
+  while (object != nullptr && object->l_ld != _DYNAMIC) object = object->l_next;
+  return object == nullptr ? nullptr : function_of(*object, name);
 }
 
 }  // namespace rdmacomm::softdev::preload

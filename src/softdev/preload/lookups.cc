@@ -41,12 +41,17 @@ bool of_libibverbs(const void* function) {
   return path.substr(path.rfind('/') + 1).starts_with("libibverbs.so");  // npos + 1 is 0
 }
 
+/// Not std::string_view, whose functions call strlen() and memcmp(), see loaded_objects.cc.
+bool begins_with(const char* text, const char* start) {
+  while (*start != '\0' && *text == *start) ++text, ++start;
+  return *start == '\0';
+}
+
 /// `found`, or this library's function instead of it.
 void* corrected(void* found, const char* name) {
-  const std::string_view wanted = name;
-  if (found == nullptr || (!wanted.starts_with("ibv_") && !wanted.starts_with("_ibv_"))) return found;
+  if (found == nullptr || (!begins_with(name, "ibv_") && !begins_with(name, "_ibv_"))) return found;
   if (!of_libibverbs(found)) return found;
-  void* const own = preload::function_of_library_at(reinterpret_cast<const void*>(&corrected), name);
+  void* const own = preload::function_of_this_library(name);
   return own != nullptr ? own : found;
 }
 

@@ -3,9 +3,6 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#include <cstring>
-#include <string_view>
-
 #include "softdev/preload/memory/raw_memory.h"
 #include "softdev/shared/own_memory.h"
 
@@ -16,45 +13,43 @@ constinit OwnState state;
 
 namespace {
 
-std::string_view file_name(std::string_view path) noexcept {
-  path.remove_prefix(path.rfind('/') + 1);
-  return path;
+bool begins_with(const char* text, const char* start) noexcept {
+  while (*start != '\0' && *text == *start) ++text, ++start;
+  return *start == '\0';
+}
+
+const char* file_name(const char* path) noexcept {
+  const char* last = path;
+  for (; *path != '\0'; ++path) {
+    if (*path == '/') last = path + 1;
+  }
+  return last;
 }
 
 /// True if a library that the object needs is libibverbs.
-bool needs_verbs(const dl_phdr_info& object) noexcept {
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
-    }
-  }
-  if (dynamic == nullptr) return false;
+bool needs_verbs(const link_map& object) noexcept {
   const char* names = nullptr;
-  for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag != DT_STRTAB) continue;
     // The loader adds the base address on most systems, but not for the vDSO.
     const ElfW(Addr) place = entry->d_un.d_ptr;
-    names = reinterpret_cast<const char*>(place < object.dlpi_addr ? object.dlpi_addr + place : place);
+    names = reinterpret_cast<const char*>(place < object.l_addr ? object.l_addr + place : place);
   }
-  for (const ElfW(Dyn)* entry = dynamic; names != nullptr && entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_NEEDED && std::string_view(names + entry->d_un.d_val) == "libibverbs.so.1") return true;
+  for (const ElfW(Dyn)* entry = object.l_ld; names != nullptr && entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED && begins_with(names + entry->d_un.d_val, "libibverbs.so.1")) return true;
   }
   return false;
 }
 
-int look_at(dl_phdr_info* object, std::size_t /*size*/, void* /*unused*/) noexcept {
-  const std::string_view name = file_name(object->dlpi_name == nullptr ? "" : object->dlpi_name);
-  // Not starts_with(), which needs a function of the C++ library.
-  const auto begins_with = [name](const char* text) { return name.find(text) == 0; };
-  const bool is_front = begins_with("librdmacomm_softdev_preload") || begins_with("libibverbs.so");
-  return !is_front && !begins_with("linux-vdso") && needs_verbs(*object) ? 1 : 0;
-}
-
 /// A program that is linked with libibverbs uses the file from its beginning. Any other program under softdev-run, such
-/// as a shell, uses it only if it asks for devices.
+/// as a shell, uses it only if it asks for devices. Like preload/loaded_objects.cc, this calls no other library.
 [[gnu::constructor]] void begin_early() noexcept {
-  if (dl_iterate_phdr(look_at, nullptr) != 0) begin();
+  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
+    if (object->l_name == nullptr || object->l_ld == nullptr) continue;
+    const char* const name = file_name(object->l_name);
+    const bool is_front = begins_with(name, "librdmacomm_softdev_preload") || begins_with(name, "libibverbs.so");
+    if (!is_front && !begins_with(name, "linux-vdso") && needs_verbs(*object)) return begin();
+  }
 }
 
 int descriptor() noexcept {
