@@ -241,6 +241,10 @@ class Package(unittest.TestCase):
             for library in files[1:3]:
                 dynamic = subprocess.run(["readelf", "--dynamic", os.path.join(prefix, library)], check=True,
                                          capture_output=True, text=True).stdout
+                symbols = subprocess.run(["objdump", "-T", os.path.join(prefix, library)], check=True, capture_output=True,
+                                         text=True).stdout
+                newest = max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", symbols))
+                self.assertLessEqual(newest, 34, "as cmake/SoftrdmaPackage.cmake says")
                 self.assertLessEqual(set(re.findall(r"NEEDED.*\[(.*)\]", dynamic)),
                                      {"libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, library)
             # By a symbolic link, as in /usr/local/bin.

@@ -27,6 +27,8 @@ static_assert(sizeof(struct stat) == sizeof(struct stat64), "both names have one
 
 using StatAt = int(int, const char*, struct stat*, int);
 using StatDescriptor = int(int, struct stat*);
+using OldStatAt = int(int, int, const char*, struct stat*, int);
+using OldStatDescriptor = int(int, int, struct stat*);
 using StatX = int(int, const char*, int, unsigned, struct statx*);
 using Access = int(const char*, int);
 using AccessAt = int(int, const char*, int, int);
@@ -36,6 +38,8 @@ using ListAttributes = ssize_t(const char*, char*, std::size_t);
 // C libraries before 2.33 have other names for these functions, and the system call for them.
 constinit Next<StatAt> next_fstatat{"fstatat"};
 constinit Next<StatDescriptor> next_fstat{"fstat"};
+constinit Next<OldStatAt> next_old_fstatat{"__fxstatat"};
+constinit Next<OldStatDescriptor> next_old_fstat{"__fxstat"};
 constinit Next<StatX> next_statx{"statx"};
 constinit Next<Access> next_access{"access"};
 constinit Next<Access> next_euidaccess{"euidaccess"};
@@ -50,14 +54,35 @@ constinit Next<ListAttributes> next_llistxattr{"llistxattr"};
 [[gnu::constructor]] void find_stat_functions() noexcept {
   (void)next_fstatat.get();
   (void)next_fstat.get();
+  (void)next_old_fstatat.get();
+  (void)next_old_fstat.get();
   (void)next_access.get();
   (void)next_faccessat.get();
 }
 
-int stat_by_system(int folder, const char* path, struct stat* to, int flags) {
-  if (auto* const next = next_fstatat.get(); next != nullptr) return next(folder, path, to, flags);
-  return static_cast<int>(syscall(SYS_newfstatat, folder, path, to, flags));
-}
+/// The functions of the next library under their current names, or under the names that the program has called. They are
+/// kept apart: the next library may call its own functions of the other kind by this library's (libfakeroot does).
+struct Current {
+  static int at(int folder, const char* path, struct stat* to, int flags) {
+    if (auto* const next = next_fstatat.get(); next != nullptr) return next(folder, path, to, flags);
+    return static_cast<int>(syscall(SYS_newfstatat, folder, path, to, flags));
+  }
+  static int of(int descriptor, struct stat* to) {
+    if (auto* const next = next_fstat.get(); next != nullptr) return next(descriptor, to);
+    return static_cast<int>(syscall(SYS_fstat, descriptor, to));
+  }
+};
+struct Old {
+  static constexpr int kVersion = 1;
+  static int at(int folder, const char* path, struct stat* to, int flags) {
+    if (auto* const next = next_old_fstatat.get(); next != nullptr) return next(kVersion, folder, path, to, flags);
+    return static_cast<int>(syscall(SYS_newfstatat, folder, path, to, flags));
+  }
+  static int of(int descriptor, struct stat* to) {
+    if (auto* const next = next_old_fstat.get(); next != nullptr) return next(kVersion, descriptor, to);
+    return static_cast<int>(syscall(SYS_fstat, descriptor, to));
+  }
+};
 
 /// Makes a character device of a file that stands for one.
 void show_device(struct stat& found, dev_t device) noexcept {
@@ -74,9 +99,9 @@ void show(struct stat& found) noexcept {
   if (device != 0) show_device(found, device);
 }
 
+template <typename Names = Current>
 int stat_descriptor(int descriptor, struct stat* to) {
-  auto* const next = next_fstat.get();
-  const int result = next != nullptr ? next(descriptor, to) : static_cast<int>(syscall(SYS_fstat, descriptor, to));
+  const int result = Names::of(descriptor, to);
   if (result != 0) return result;
   if (any_node_is_open() && find_open_node(descriptor).node != nullptr) {
     show_device(*to, connection_manager_device());
@@ -86,12 +111,13 @@ int stat_descriptor(int descriptor, struct stat* to) {
   return 0;
 }
 
+template <typename Names = Current>
 int stat_path(int folder, const char* path, struct stat* to, int flags) {
   const bool is_descriptor = path != nullptr && *path == '\0' && (flags & AT_EMPTY_PATH) != 0;
-  if (is_descriptor && folder >= 0) return stat_descriptor(folder, to);
-  const int result = !may_be_in_view(path) ? stat_by_system(folder, path, to, flags)
+  if (is_descriptor && folder >= 0) return stat_descriptor<Names>(folder, to);
+  const int result = !may_be_in_view(path) ? Names::at(folder, path, to, flags)
                                            : with_place(folder, path, [&](const PlacedPath& placed) {
-                                               return stat_by_system(placed.folder(), placed.path(), to, flags);
+                                               return Names::at(placed.folder(), placed.path(), to, flags);
                                              });
   if (result == 0) show(*to);
   return result;
@@ -180,28 +206,28 @@ int __fxstat(int version, int descriptor, struct stat* to) noexcept;
 int __fxstat64(int version, int descriptor, struct stat64* to) noexcept;
 
 int __xstat(int /*version*/, const char* path, struct stat* to) noexcept {
-  return stat_path(AT_FDCWD, path, to, 0);
+  return stat_path<Old>(AT_FDCWD, path, to, 0);
 }
 int __xstat64(int /*version*/, const char* path, struct stat64* to) noexcept {
-  return stat_path(AT_FDCWD, path, same(to), 0);
+  return stat_path<Old>(AT_FDCWD, path, same(to), 0);
 }
 int __lxstat(int /*version*/, const char* path, struct stat* to) noexcept {
-  return stat_path(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW);
+  return stat_path<Old>(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW);
 }
 int __lxstat64(int /*version*/, const char* path, struct stat64* to) noexcept {
-  return stat_path(AT_FDCWD, path, same(to), AT_SYMLINK_NOFOLLOW);
+  return stat_path<Old>(AT_FDCWD, path, same(to), AT_SYMLINK_NOFOLLOW);
 }
 int __fxstatat(int /*version*/, int folder, const char* path, struct stat* to, int flags) noexcept {
-  return stat_path(folder, path, to, flags);
+  return stat_path<Old>(folder, path, to, flags);
 }
 int __fxstatat64(int /*version*/, int folder, const char* path, struct stat64* to, int flags) noexcept {
-  return stat_path(folder, path, same(to), flags);
+  return stat_path<Old>(folder, path, same(to), flags);
 }
 int __fxstat(int /*version*/, int descriptor, struct stat* to) noexcept {
-  return stat_descriptor(descriptor, to);
+  return stat_descriptor<Old>(descriptor, to);
 }
 int __fxstat64(int /*version*/, int descriptor, struct stat64* to) noexcept {
-  return stat_descriptor(descriptor, same(to));
+  return stat_descriptor<Old>(descriptor, same(to));
 }
 
 int statx(int folder, const char* path, int flags, unsigned mask, struct statx* to) noexcept {
