@@ -23,10 +23,11 @@ struct Tasks {
   std::set<AtExit*> all;
 };
 
-/// The tasks of this process. A child made by fork() starts with a new empty set and a new lock. It cannot use its
+/// The tasks of a process. A child made by fork() starts with a new empty set and a new lock. It cannot use its
 /// parent's lock, because another thread may have held it during fork().
+std::atomic<Tasks*> current{nullptr};
+
 Tasks& tasks() {
-  static std::atomic<Tasks*> current{nullptr};
   Tasks* known = current.load(std::memory_order_acquire);
   if (known != nullptr && known->owner == getpid()) return *known;
   auto* const fresh = new Tasks{getpid(), known, {}, {}};
@@ -63,10 +64,11 @@ AtExit::~AtExit() {
 }
 
 void AtExit::run_all() {
-  Tasks& own = tasks();
-  if (!lock_for_a_while(own.lock)) return;
-  const std::scoped_lock guard(std::adopt_lock, own.lock);
-  for (const AtExit* const one : own.all) one->task_();
+  Tasks* const own = current.load(std::memory_order_acquire);
+  // A child of vfork() has its parent's memory, and must not change it.
+  if (own == nullptr || own->owner != getpid() || !lock_for_a_while(own->lock)) return;
+  const std::scoped_lock guard(std::adopt_lock, own->lock);
+  for (const AtExit* const one : own->all) one->task_();
 }
 
 }  // namespace rdmacomm::softdev

@@ -17,8 +17,10 @@ class AtExit {
   AtExit& operator=(const AtExit&) = delete;
   ~AtExit();
 
- private:
+  /// Calls the functions now, for a program that ends by _exit(). Also in a child of vfork(), where it does nothing.
   static void run_all();
+
+ private:
 
   const std::function<void()> task_;
 };

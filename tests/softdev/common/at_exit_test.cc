@@ -41,6 +41,21 @@ TEST(AtExit, IsNotCalledInAChildOfItsOwner) {
   EXPECT_EXIT(std::exit(0), ExitedWithCode(0), Not(HasSubstr("the end")));
 }
 
+/// Such a child has its parent's memory, and ends by _exit(), which calls the tasks under softdev-run.
+TEST(AtExit, IsNotCalledInAChildOfVfork) {
+  const auto end = [] {
+    const AtExit task(say_it);
+    const pid_t child = vfork();
+    if (child == 0) {
+      AtExit::run_all();
+      _exit(0);
+    }
+    (void)std::fputs("before ", stderr);
+    std::exit(3);
+  };
+  EXPECT_EXIT(end(), ExitedWithCode(3), "^before the end$");
+}
+
 /// While tasks run, no other task may be added or removed. A child that is forked meanwhile is another process and must
 /// not wait.
 TEST(AtExit, AChildThatIsForkedMeanwhileDoesNotWait) {

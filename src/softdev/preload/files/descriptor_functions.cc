@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "softdev/common/at_exit.h"
 #include "softdev/preload/files/device_node.h"
 #include "softdev/preload/files/libc_next.h"
 #include "softdev/preload/files/view.h"
@@ -168,8 +169,10 @@ int fcntl64(int descriptor, int command, ...) {
   return control(next_fcntl64.get() != nullptr ? next_fcntl64 : next_fcntl, descriptor, command, argument);
 }
 
-// Shells end by this function, which does not call the destructors of libraries.
+// Shells end by this function, which does not call the destructors of libraries. Datagrams that have completed must
+// leave all the same.
 void _exit(int status) {
+  rdmacomm::softdev::AtExit::run_all();
   leave_view();
   for (;;) syscall(SYS_exit_group, status);
 }
