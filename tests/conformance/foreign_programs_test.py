@@ -135,6 +135,9 @@ class Launcher(ForeignProgramTest):
                 (["--devices=65", "x"], "--devices 65: possible are 1 to 64"),
                 (["--devices=2", "--names=a", "x"], "--devices 2, but --names has 1"),
                 (["--names=a,,b", "x"], '"" is not a valid name'),
+                (["--names=", "x"], '"" is not a valid name'),
+                (["--names=..", "x"], '".." is not a valid name'),
+                (["--names=a,-b", "x"], '"-b" is not a valid name'),
                 (["--names=a b", "x"], '"a b" is not a valid name'),
                 (["--names=a,a", "x"], "a appears twice"),
                 (["--link-layer=fddi", "x"], "possible are eth and ib"),
@@ -170,6 +173,20 @@ class Launcher(ForeignProgramTest):
                 process = self.start(*program)
                 process.communicate(timeout=SECONDS)
                 self.assertEqual(process.returncode, status)
+
+    def test_programs_that_cannot_be_run(self):
+        for program, status, words in (("no-such-program", 127, "no-such-program: not found"),
+                                       (__file__ + ".none", 127, "not found"),
+                                       (os.path.dirname(os.path.abspath(__file__)), 126, "cannot be run"),
+                                       ("/etc/passwd", 126, "/etc/passwd: cannot be run")):
+            with self.subTest(program):
+                process = self.start(program)
+                out, _ = process.communicate(timeout=SECONDS)
+                self.assertEqual(process.returncode, status, out)
+                self.assertTrue(out.startswith("softdev-run: ") and out.endswith(words + "\n"), out)
+
+    def test_version(self):
+        self.assertRegex(self.run_alone("--version"), r"^softdev-run \d+\.\d+\.\d+\n$")
 
     def test_folders_that_cannot_be_preloaded_are_refused(self):
         for name in ("two words", "a:b"):

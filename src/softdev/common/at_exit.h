@@ -21,7 +21,6 @@ class AtExit {
   static void run_all();
 
  private:
-
   const std::function<void()> task_;
 };
 
