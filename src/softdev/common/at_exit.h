@@ -17,7 +17,8 @@ class AtExit {
   AtExit& operator=(const AtExit&) = delete;
   ~AtExit();
 
-  /// Calls the functions now, for a program that ends by _exit(). Also in a child of vfork(), where it does nothing.
+  /// Calls the functions now, for a program that ends by _exit(). Does nothing in a child of fork() or vfork() that has
+  /// none of its own.
   static void run_all();
 
  private:
