@@ -415,10 +415,18 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
     link.send(no_listener(request));
     return;
   }
+  CmAddress source = source_;
+  source.family = request.family;
+  source.gid = request.target;
+  // Any process may send a request. So nothing is created before it is known that the address is one of this host.
+  const auto gid_index = service_.device().gid_index(source);
+  if (!gid_index) {
+    link.send(no_listener(request));
+    return;
+  }
   auto arrived = service_.create(file_, 0, port_space_, qp_type_);
-  arrived->source_ = source_;
-  arrived->source_.family = request.family;
-  arrived->source_.gid = request.target;
+  arrived->source_ = source;
+  arrived->gid_index_ = gid_index;
   arrived->target_.family = request.family;
   arrived->target_.gid = request.source;
   arrived->target_.port = request.source_port;
@@ -433,10 +441,6 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
   arrived->arrived_at_ = weak_from_this();
   arrived->state_ = CmState::kRequested;
   arrived->link_.emplace(std::move(link));
-  if (arrived->take_device() != 0) {
-    service_.remove(*arrived);
-    return;
-  }
   rdma_ucm_event_resp body = event(CmEventType::kConnectRequest, 0);
   body.id = arrived->number();
   if (is_look_up) {

@@ -149,6 +149,8 @@ TEST_F(CmClient, OfThisHostThatNamesAnotherHostIsRejected) {
   EXPECT_EQ(hear<CmMessage>(local).kind, CmKind::kReject);
   EXPECT_TRUE(is_closed(local));
   EXPECT_FALSE(server.has_event());
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);  // the listener still has room for others
 }
 
 TEST_F(CmClient, AnsweringItselfHasNoEffect) {
