@@ -536,6 +536,13 @@ int CmId::disconnect() {
   }
 }
 
+/// True from kAccept on, which each side may follow by kDisconnect.
+bool CmId::is_connected() const noexcept {
+  if (is_datagram()) return false;
+  return state_ == CmState::kAnswered || state_ == CmState::kAccepted || state_ == CmState::kEstablished ||
+         state_ == CmState::kDisconnecting;
+}
+
 void CmId::end_connection() {
   drop_link();
   state_ = CmState::kDisconnected;
@@ -568,7 +575,8 @@ void CmId::receive(const CmMessage& received) {
       }
       return;
     case CmKind::kDisconnect:
-      if (link_) link_->send(message(CmKind::kDisconnected));
+      if (!is_connected()) return link_ended();
+      if (!std::exchange(has_answered_disconnect_, true)) link_->send(message(CmKind::kDisconnected));
       [[fallthrough]];
     case CmKind::kDisconnected:
       if (state_ == CmState::kEstablished || state_ == CmState::kAccepted || state_ == CmState::kDisconnecting)

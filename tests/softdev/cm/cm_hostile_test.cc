@@ -2,10 +2,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "softdev/cm/cm_link.h"
 #include "softdev/cm/cm_message.h"
 #include "softdev/cm/cm_scene.h"
 #include "softdev/cm/port_claim.h"
@@ -164,6 +166,72 @@ TEST_F(CmClient, AnsweringItselfHasNoEffect) {
   say(socket, accept);
   EXPECT_TRUE(is_closed(socket));
   EXPECT_EQ(server.accept(id, parameters()), EINVAL);
+}
+
+TEST_F(CmClient, CannotDisconnectBeforeItIsAccepted) {
+  say(socket, request());
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  CmMessage disconnect;
+  disconnect.kind = CmKind::kDisconnect;
+  say(socket, disconnect);
+  EXPECT_TRUE(is_closed(socket)) << "without an answer";
+  EXPECT_EQ(server.accept(id, parameters()), EINVAL);
+}
+
+TEST_F(CmClient, ThatRepeatsAMessageWithoutEffectIsClosed) {
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);
+  CmMessage ready;
+  ready.kind = CmKind::kReady;
+  for (int i = 0; i < 16; ++i) say(socket, ready);
+  EXPECT_TRUE(is_closed(socket));
+}
+
+/// A listener's process that disconnects twice, while the initiator has not confirmed the connection.
+TEST_F(CmClient, DisconnectIsAnsweredOnce) {
+  CmAddress target;
+  target.family = AF_INET;
+  target.gid = kLoopback;
+  target.port = static_cast<std::uint16_t>(server.port_of(listener) ^ 1);
+  const UniqueFd peers = listen_at(listener_names(RDMA_PS_TCP, target).front());
+  ASSERT_TRUE(peers);
+  const auto initiator = server.initiator(target.port);
+  ASSERT_EQ(server.connect(initiator, parameters()), 0);
+  ASSERT_TRUE(readable(peers.get(), 20'000));
+  const UniqueFd peer(accept4(peers.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kConnect);
+  CmMessage message;
+  message.kind = CmKind::kAccept;
+  say(peer, message);
+  message.kind = CmKind::kDisconnect;
+  say(peer, message);
+  say(peer, message);
+  server.expect(CmEventType::kConnectResponse);
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kDisconnected);
+  ASSERT_EQ(server.confirm(initiator), 0);
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kReady) << "not another answer";
+}
+
+TEST(CmLinkTest, EndsIfThePeerDoesNotRead) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  CmLink link{UniqueFd(ends[0])};
+  const UniqueFd peer(ends[1]);
+  const CmMessage message;
+  int sent = 0;
+  while (!link.has_unsent()) {
+    link.send(message);
+    ++sent;
+  }
+  for (int i = 1; i < 8; ++i, ++sent) link.send(message);
+  EXPECT_EQ(link.flush(), 0) << "a few may wait";
+  std::vector<std::byte> buffer(sizeof(message));
+  ASSERT_EQ(::recv(peer.get(), buffer.data(), buffer.size(), 0), static_cast<ssize_t>(buffer.size()));
+  link.send(message);
+  EXPECT_EQ(link.flush(), 0) << "there is room again";
+  for (int i = 0; i < 8; ++i) link.send(message);
+  EXPECT_EQ(link.flush(), ENOBUFS);
+  EXPECT_FALSE(link.has_unsent());
 }
 
 // ---- The secret of the connection
