@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "softdev/common/service_thread.h"
@@ -17,7 +18,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxUnidentified = 64;
+// Connections whose first message has not arrived. Those of other hosts take no place from those of this host.
+constexpr std::ptrdiff_t kMaxRemote = 64;
+constexpr std::ptrdiff_t kMaxLocal = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
 
@@ -211,8 +214,7 @@ void CmService::check_deadlines(Clock::time_point now) {
   for (auto which = unidentified_.begin(); which != unidentified_.end();) {
     const auto next = std::next(which);
     if (now >= which->accepted_at + kLongestIntroduction) {
-      unwatch(which->link.fd());
-      unidentified_.erase(which);
+      end_unidentified(which);
     } else if (which->is_identified) {
       serve_unidentified(which);
     }
@@ -223,13 +225,25 @@ void CmService::check_deadlines(Clock::time_point now) {
 
 // ---- Connections that arrive
 
-void CmService::make_room(Clock::time_point now) {
+bool CmService::is_full(bool is_local) const {
+  const auto count =
+      std::ranges::count_if(unidentified_, [is_local](const auto& one) { return one.is_local == is_local; });
+  return count >= (is_local ? kMaxLocal : kMaxRemote);
+}
+
+std::list<CmService::Unidentified>::iterator CmService::oldest(bool is_local) {
   // The list is in the order of arrival.
-  if (unidentified_.size() >= kMaxUnidentified && now >= unidentified_.front().accepted_at + kEnoughTime) {
-    unwatch(unidentified_.front().link.fd());
-    unidentified_.pop_front();
-  }
-  const bool is_full = unidentified_.size() >= kMaxUnidentified;
+  return std::ranges::find_if(unidentified_, [is_local](const auto& one) { return one.is_local == is_local; });
+}
+
+void CmService::end_unidentified(std::list<Unidentified>::iterator which) {
+  unwatch(which->link.fd());
+  unidentified_.erase(which);
+}
+
+void CmService::make_room(Clock::time_point now) {
+  if (is_full(false) && now >= oldest(false)->accepted_at + kEnoughTime) end_unidentified(oldest(false));
+  const bool is_full = this->is_full(false);
   if (is_full != door_is_paused_) watch(door_.tcp(), is_full ? 0U : EPOLLIN);
   door_is_paused_ = is_full;
 }
@@ -338,13 +352,8 @@ void CmService::accept_at(CmId& listener) {
   if (!listener.has_room()) return;
   UniqueFd socket(accept4(listener.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
-  if (unidentified_.size() >= kMaxUnidentified) {
-    // The oldest one of this host goes. Its request should have come at once.
-    const auto oldest = std::ranges::find_if(unidentified_, &Unidentified::is_local);
-    if (oldest == unidentified_.end()) return;
-    unwatch(oldest->link.fd());
-    unidentified_.erase(oldest);
-  }
+  // The oldest one's request should have come at once.
+  if (is_full(true)) end_unidentified(oldest(true));
   add_unidentified({CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}});
 }
 

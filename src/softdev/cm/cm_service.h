@@ -92,6 +92,10 @@ class CmService {
   [[nodiscard]] bool serve_remote(Unidentified& connection);
   [[nodiscard]] bool serve_local(Unidentified& connection);
   void add_unidentified(Unidentified connection);
+  [[nodiscard]] bool is_full(bool is_local) const;
+  /// Of this host or of others; there must be one.
+  [[nodiscard]] std::list<Unidentified>::iterator oldest(bool is_local);
+  void end_unidentified(std::list<Unidentified>::iterator which);
   [[nodiscard]] bool hand_over(Unidentified& connection);
   [[nodiscard]] std::shared_ptr<CmId> listener_for(const CmMessage& request) const;
   void make_room(Clock::time_point now);

@@ -56,6 +56,14 @@ struct CmClient : ::testing::Test {
     message.qpn = 7;
     return message;
   }
+  /// Where processes of this host reach the listener.
+  [[nodiscard]] CmAddress local_target() const {
+    CmAddress target;
+    target.family = AF_INET;
+    target.gid = kLoopback;
+    target.port = server.port_of(listener);
+    return target;
+  }
   /// The server must close the connection, and the program must not notice anything.
   void expect_refusal(const CmMessage& message) {
     say(socket, message);
@@ -106,6 +114,16 @@ TEST_F(CmClient, CannotTakeAllDescriptorsOfTheServer) {
   server.expect(CmEventType::kConnectRequest);
 }
 
+TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  EXPECT_TRUE(is_closed(socket)) << "it is the oldest one, and another one waits for its place";
+  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, local_target()).front());
+  ASSERT_TRUE(local);
+  say(local, request());
+  server.expect(CmEventType::kConnectRequest);
+}
+
 TEST_F(CmClient, WithoutAListenerGetsAnAnswer) {
   CmMessage message = request();
   message.target_port = static_cast<std::uint16_t>(message.target_port ^ 1);
@@ -140,11 +158,7 @@ TEST_F(CmClient, CannotRepeatItsRequest) {
 /// A process of this host may name any target.
 TEST_F(CmClient, OfThisHostThatNamesAnotherHostIsRejected) {
   CmMessage message = request();
-  CmAddress target;
-  target.family = AF_INET;
-  target.gid = message.target;
-  target.port = message.target_port;
-  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, target).front());
+  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, local_target()).front());
   ASSERT_TRUE(local);
   message.target.raw[12] = 203;
   say(local, message);
@@ -189,10 +203,8 @@ TEST_F(CmClient, ThatRepeatsAMessageWithoutEffectIsClosed) {
 
 /// A listener's process that disconnects twice, while the initiator has not confirmed the connection.
 TEST_F(CmClient, DisconnectIsAnsweredOnce) {
-  CmAddress target;
-  target.family = AF_INET;
-  target.gid = kLoopback;
-  target.port = static_cast<std::uint16_t>(server.port_of(listener) ^ 1);
+  CmAddress target = local_target();
+  target.port ^= 1;
   const UniqueFd peers = listen_at(listener_names(RDMA_PS_TCP, target).front());
   ASSERT_TRUE(peers);
   const auto initiator = server.initiator(target.port);
