@@ -10,7 +10,6 @@
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/queues/queue_pairs.h"
-#include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_socket.h"
 #include "verbs/gid.h"
@@ -267,17 +266,10 @@ void CmId::start_link() {
 }
 
 int CmId::open_link_on_this_host() {
-  bool is_full = false;
-  for (const std::string& name : listener_names(port_space_, target_)) {
-    UniqueFd socket = connect_at_once(name);
-    if (socket) {
-      link_.emplace(std::move(socket));
-      return 0;
-    }
-    if (errno == EAGAIN) is_full = true;
-    if (errno != ECONNREFUSED && errno != EAGAIN) return errno;
-  }
-  return is_full ? EAGAIN : ECONNREFUSED;
+  UniqueFd socket = connect_to_listener(port_space_, target_);
+  if (!socket) return errno;
+  link_.emplace(std::move(socket));
+  return 0;
 }
 
 int CmId::open_link() {
@@ -620,7 +612,8 @@ void CmId::handle_link() {
   const auto self = shared_from_this();
   if (!link_) return;
   if (const int error = link_->flush(); error != 0) {
-    if (state_ != CmState::kConnecting) return link_ended();
+    // The peer may end before it can receive the request.
+    if (state_ != CmState::kConnecting || error == EPIPE || error == ECONNRESET) return link_ended();
     return error == ECONNREFUSED ? find_no_listener() : fail(CmEventType::kUnreachable, -error);
   }
   while (link_) {

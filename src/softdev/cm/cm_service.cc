@@ -285,9 +285,9 @@ bool CmService::hand_over(Unidentified& connection) {
       is_full = is_full || errno == EAGAIN;
       continue;
     }
-    // To this user's processes only: the connection is no other user's.
+    // To this user's processes only: the connection is no other user's. Another user may have one of the names.
     PeerCredentials peer;
-    if (!peer_credentials(socket.get(), peer) || peer.uid != geteuid()) break;
+    if (!peer_credentials(socket.get(), peer) || peer.uid != geteuid()) continue;
     const auto bytes = std::as_bytes(std::span(&request, 1));
     if (send_at_once(socket.get(), bytes, {}, connection.link.fd())) return true;
   }
