@@ -381,7 +381,10 @@ class UserCm::Commands {
     if (!from || !id || id->file() != from) return EINVAL;
     id->move_to(file_);
     auto events = from->remove([&](const CmEvent& event) { return event.id == id; });
-    for (CmEvent& event : events) file_->push(std::move(event));
+    for (CmEvent& event : events) {
+      if (event.arrived) event.arrived->move_to(file_);  // the program will look for it where it reads the request
+      file_->push(std::move(event));
+    }
     return answer(command.response, rdma_ucm_migrate_resp{id->reported_events});
   }
 
