@@ -23,6 +23,7 @@ constexpr std::ptrdiff_t kMaxRemote = 64;
 constexpr std::ptrdiff_t kMaxLocal = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
+constexpr milliseconds kRest{10};         // while this process can have no more files
 
 CmAddress target_of(const CmMessage& request) {
   CmAddress target;
@@ -35,6 +36,11 @@ CmAddress target_of(const CmMessage& request) {
 /// A request from another host must name the addresses of its connection.
 bool names_its_socket(const CmMessage& request, const Route& back) {
   return verbs::equal(request.source, back.target) && verbs::equal(request.target, back.source);
+}
+
+/// True if a connection could not be accepted, for which errno is the reason, and still waits.
+bool cannot_accept() {
+  return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
 }
 
 }  // namespace
@@ -161,11 +167,15 @@ void CmService::run() {
   std::array<epoll_event, 64> events{};
   for (;;) {
     int wait = 0;
+    bool must_rest = false;
     {
       const std::scoped_lock lock(mutex_);
       if (stopping_) return;
+      must_rest = std::exchange(must_rest_, false);
       wait = time_to_wait(Clock::now());
     }
+    // A connection that cannot be accepted keeps its listener readable. This avoids a busy loop.
+    if (must_rest) std::this_thread::sleep_for(kRest);
     const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
     const std::scoped_lock lock(mutex_);
     for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.fd);
@@ -179,7 +189,10 @@ void CmService::handle(int fd) {
     return;
   }
   if (fd == door_.tcp()) return accept_from_other_hosts();
-  if (fd == door_.requests()) return door_.share();
+  if (fd == door_.requests()) {
+    must_rest_ = (!door_.share() && cannot_accept()) || must_rest_;
+    return;
+  }
   if (const auto found = watched_.find(fd); found != watched_.end()) {
     const auto id = find(found->second.id);
     if (!id) return;
@@ -253,7 +266,10 @@ void CmService::accept_from_other_hosts() {
   if (door_is_paused_) return;
   Route back;
   UniqueFd socket = tcp_accept(door_.tcp(), back);
-  if (!socket) return;
+  if (!socket) {
+    must_rest_ = must_rest_ || cannot_accept();
+    return;
+  }
   // The port is bound to all addresses; not all systems let a filter drop connections to the others.
   if (settings_.addresses && !settings_.addresses->contains(back.source)) return;
   add_unidentified({CmLink(std::move(socket)), Clock::now(), back, {}, false, false, {}});
@@ -351,7 +367,10 @@ bool CmService::serve_local(Unidentified& connection) {
 void CmService::accept_at(CmId& listener) {
   if (!listener.has_room()) return;
   UniqueFd socket(accept4(listener.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
+  if (!socket) {
+    must_rest_ = must_rest_ || cannot_accept();
+    return;
+  }
   // The oldest one's request should have come at once.
   if (is_full(true)) end_unidentified(oldest(true));
   add_unidentified({CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}});

@@ -110,6 +110,7 @@ class CmService {
   UniqueFd epoll_;
   WakeEvent wake_;
   bool stopping_ = false;
+  bool must_rest_ = false;  ///< a connection could not be accepted
   CmDoor door_;
   bool door_is_paused_ = false;
   std::uint32_t next_number_ = 1;

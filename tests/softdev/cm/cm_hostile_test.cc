@@ -1,5 +1,7 @@
 // Clients on the network that send wrong messages to the connection manager, or the right ones at the wrong time.
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -32,11 +34,13 @@ struct CmClient : ::testing::Test {
   NetworkWithLoopback network;
   UserCm cm{DeviceIdentity{.name = "soft0"}};
   Channel server{cm};
-  std::uint32_t listener = server.listener();
-  UniqueFd socket = connect();
+  std::uint32_t listener = 0;
+  UniqueFd socket;
 
   void SetUp() override {
     if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+    listener = server.listener();
+    socket = connect();
   }
   static UniqueFd connect() {
     UniqueFd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -111,6 +115,40 @@ TEST_F(CmClient, CannotTakeAllDescriptorsOfTheServer) {
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   const UniqueFd last = connect();
   say(last, request());
+  server.expect(CmEventType::kConnectRequest);
+}
+
+/// Raises the number of open files to the limit.
+struct AllFiles {
+  rlimit before{};
+  std::vector<UniqueFd> files;
+
+  AllFiles() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{256, before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (;;) {
+      UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!file) break;
+      files.push_back(std::move(file));
+    }
+    EXPECT_EQ(errno, EMFILE);
+  }
+  AllFiles(const AllFiles&) = delete;
+  AllFiles& operator=(const AllFiles&) = delete;
+  ~AllFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+};
+
+TEST_F(CmClient, WaitsUntilTheServerCanHaveMoreFiles) {
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);
+  UniqueFd remote(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = ipv4(kCmPort);
+  AllFiles all;
+  ASSERT_EQ(::connect(remote.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  say(remote, request());
+  EXPECT_FALSE(readable(server.fd, 30));
+  all.files.clear();
   server.expect(CmEventType::kConnectRequest);
 }
 
