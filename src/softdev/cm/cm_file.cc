@@ -35,6 +35,11 @@ int CmFile::open(int flags) noexcept {
   return readable.release();
 }
 
+void CmFile::abandon() noexcept {
+  bell_.reset();
+  waiting_end_.reset();
+}
+
 int CmFile::wait() const {
   const bool waits = (syscall(SYS_fcntl, waiting_end_.get(), F_GETFL) & O_NONBLOCK) == 0;
   constexpr timespec kAtOnce{};

@@ -44,6 +44,8 @@ class CmFile {
   /// Creates the pipe. Returns the descriptor for the program, or -1 and errno.
   /// flags  O_NONBLOCK and O_CLOEXEC are used
   [[nodiscard]] int open(int flags) noexcept;
+  /// In a child made by fork(): closes what belongs to the parent.
+  void abandon() noexcept;
   /// The number of the pipe among all files, the same for all duplicates of the descriptor.
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 

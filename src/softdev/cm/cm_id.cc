@@ -666,6 +666,11 @@ void CmId::destroy() {
   state_ = CmState::kFailed;
 }
 
+void CmId::abandon() noexcept {
+  claim_.release();
+  link_.reset();
+}
+
 // ---- Multicast groups
 
 int CmId::join(std::uint32_t membership, std::uint64_t uid, const CmAddress& group) {

@@ -64,6 +64,8 @@ class CmId : public std::enable_shared_from_this<CmId> {
   [[nodiscard]] int set_option(std::uint32_t level, std::uint32_t name, const void* value, std::uint32_t length);
   /// Tells the peer that the identifier is gone.
   void destroy();
+  /// In a child made by fork(): closes what belongs to the parent, which the peer does not notice.
+  void abandon() noexcept;
 
   // Called by the service, for messages of the peer and for timers
   void handle_link();

@@ -379,7 +379,8 @@ void CmService::accept_at(CmId& listener) {
 void CmService::abandon() noexcept {
   door_.close();
   unidentified_.clear();
-  for (const auto& [fd, watched] : watched_) ::close(fd);
+  for (const auto& [number, id] : ids_) id->abandon();
+  wake_ = WakeEvent();
   epoll_.reset();
 }
 

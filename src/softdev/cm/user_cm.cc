@@ -497,6 +497,7 @@ void UserCm::after_fork(bool is_child) noexcept {
   if (service_) {
     if (is_child) {
       service_->abandon();
+      for (const auto& file : files_) file->abandon();
       service_->mutex().unlock();
       // Its thread exists in the parent only, so the object can neither be used nor destroyed here.
       (void)service_.release();

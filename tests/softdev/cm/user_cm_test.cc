@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "softdev/cm/cm_scene.h"
+#include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -156,6 +160,45 @@ TEST_F(UserCmTest, AWaitingThreadReadsNoOtherFileWithTheSameNumber) {
   waiting.join();
   EXPECT_EQ(event.id, id);
   EXPECT_EQ(bytes_in(channel.fd), 1) << "that of the other file";
+}
+
+/// The files that this process has open: its pipes, sockets and other files that no path leads to.
+std::vector<std::string> anonymous_files() {
+  std::vector<std::string> found;
+  for (int fd = 3; fd < 256; ++fd) {
+    std::array<char, 64> target{};
+    const auto length = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target.data(), target.size());
+    const std::string_view name(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+    if (!name.empty() && !name.starts_with('/')) found.emplace_back(name);
+  }
+  return found;
+}
+
+TEST_F(UserCmTest, AChildKeepsNothingButTheDescriptors) {
+  channel.close();
+  const auto before = anonymous_files();
+  auto at_parent = std::make_unique<Channel>(cm);
+  const std::uint32_t id = at_parent->create(1);
+  ASSERT_EQ(at_parent->bind(id, ipv4(0)), 0) << "a port without a listener";
+  const std::uint16_t port = at_parent->port_of(id);
+  (void)at_parent->listener();
+  const auto connecting = at_parent->initiator(port);
+  ASSERT_EQ(at_parent->connect(connecting, parameters()), 0);
+  cm.before_fork();
+  const rdmacomm::testing::ForkedChild child([&](int line) {
+    cm.after_fork(true);
+    const std::size_t files = anonymous_files().size();
+    ASSERT_EQ(::send(line, &files, sizeof(files), 0), static_cast<ssize_t>(sizeof(files)));
+    char byte = 0;
+    (void)::recv(line, &byte, 1, 0);  // until the test has ended
+  });
+  cm.after_fork(false);
+  std::size_t files = 0;
+  ASSERT_EQ(::recv(child.line(), &files, sizeof(files), 0), static_cast<ssize_t>(sizeof(files)));
+  EXPECT_EQ(files, before.size() + 2) << "those of before, the program's descriptor and the line to the test";
+  at_parent->close();
+  const Channel again(cm);
+  EXPECT_EQ(again.bind(again.create(1), ipv4(port)), 0);
 }
 
 TEST_F(UserCmTest, OptionsAreChecked) {
