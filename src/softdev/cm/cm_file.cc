@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace rdmacomm::softdev {
@@ -20,6 +24,43 @@ std::uint64_t inode_of(int fd) noexcept {
   const long result = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_INO, &found);
   return result == 0 ? found.stx_ino : 0;
 }
+
+namespace {
+
+/// Source: getdents64(2).
+struct DirectoryEntry {
+  std::uint64_t inode;
+  std::int64_t next;
+  std::uint16_t length;
+  std::uint8_t type;
+  char name[5];
+};
+
+/// True if `wanted` is true for some descriptor of this process, or if they cannot be listed. Raw calls, since the
+/// program's may be others.
+template <typename Wanted>
+bool some_descriptor(Wanted wanted) noexcept {
+  const UniqueFd list(
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!list) return true;
+  alignas(DirectoryEntry) std::array<char, 4096> entries{};
+  for (;;) {
+    const long bytes = syscall(SYS_getdents64, list.get(), entries.data(), entries.size());
+    if (bytes <= 0) return bytes < 0;
+    for (long at = 0; at < bytes;) {
+      const char* const entry = entries.data() + at;
+      std::uint16_t length = 0;
+      std::memcpy(&length, entry + offsetof(DirectoryEntry, length), sizeof(length));
+      const char* const name = entry + offsetof(DirectoryEntry, name);
+      int fd = -1;
+      const bool is_number = std::from_chars(name, name + std::strlen(name), fd).ec == std::errc();
+      if (is_number && wanted(fd)) return true;
+      at += length;
+    }
+  }
+}
+
+}  // namespace
 
 int CmFile::open(int flags) noexcept {
   std::array<int, 2> ends{};
@@ -32,12 +73,27 @@ int CmFile::open(int flags) noexcept {
                         ((flags & O_CLOEXEC) != 0 || fcntl(readable.get(), F_SETFD, 0) == 0);
   if (!is_ready) return -1;
   inode_ = inode_of(readable.get());
+  first_ = readable.get();
   return readable.release();
 }
 
 void CmFile::abandon() noexcept {
   bell_.reset();
   waiting_end_.reset();
+}
+
+CmFile::Use CmFile::use() const noexcept {
+  if (inode_of(bell_.get()) != inode_ || inode_of(waiting_end_.get()) != inode_) return Use::kLost;
+  if (inode_of(first_) == inode_) return Use::kOpen;
+  const auto is_programs = [this](int fd) {
+    return fd != bell_.get() && fd != waiting_end_.get() && inode_of(fd) == inode_;
+  };
+  return some_descriptor(is_programs) ? Use::kOpen : Use::kClosed;
+}
+
+void CmFile::forget() noexcept {
+  (void)bell_.release();
+  (void)waiting_end_.release();
 }
 
 int CmFile::wait() const {

@@ -46,6 +46,16 @@ class CmFile {
   [[nodiscard]] int open(int flags) noexcept;
   /// In a child made by fork(): closes what belongs to the parent.
   void abandon() noexcept;
+  /// Whether the program can still use the file.
+  enum class Use : std::uint8_t {
+    kOpen,
+    kClosed,  ///< the program has no descriptor of it
+    kLost,    ///< the program has closed this object's descriptors: their numbers may belong to other files
+  };
+  /// Cost: if the program has closed the descriptor from open(), reads the list of all descriptors.
+  [[nodiscard]] Use use() const noexcept;
+  /// For kLost: forgets the numbers of the descriptors.
+  void forget() noexcept;
   /// The number of the pipe among all files, the same for all duplicates of the descriptor.
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 
@@ -68,6 +78,7 @@ class CmFile {
 
   UniqueFd bell_;
   UniqueFd waiting_end_;  ///< another read end: the program may close its descriptor while a thread waits
+  int first_ = -1;        ///< the program's descriptor from open()
   std::uint64_t inode_ = 0;
   std::deque<CmEvent> events_;
   std::uint32_t silent_ = 0;  ///< events for which the pipe had no room

@@ -178,6 +178,7 @@ void CmService::run() {
     if (must_rest) std::this_thread::sleep_for(kRest);
     const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
     const std::scoped_lock lock(mutex_);
+    if (stopping_ || has_lost_its_files()) return;
     for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.fd);
     check_deadlines(Clock::now());
   }
@@ -374,6 +375,20 @@ void CmService::accept_at(CmId& listener) {
   // The oldest one's request should have come at once.
   if (is_full(true)) end_unidentified(oldest(true));
   add_unidentified({CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}});
+}
+
+bool CmService::has_lost_its_files() const noexcept {
+  if (!thread_.joinable()) return false;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = wake_.fd();
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, wake_.fd(), &event) != 0;
+}
+
+void CmService::stop_without_files() noexcept {
+  const std::scoped_lock lock(mutex_);
+  stopping_ = true;
+  if (thread_.joinable()) thread_.detach();
 }
 
 void CmService::abandon() noexcept {

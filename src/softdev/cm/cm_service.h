@@ -63,6 +63,11 @@ class CmService {
   /// Before one of its sockets is closed.
   void forget_socket(CmId& id, int fd);
 
+  /// True if the program has closed the thread's descriptors, as closefrom() does. All numbers of descriptors that the
+  /// object knows may then belong to other files, and must not be used or closed.
+  [[nodiscard]] bool has_lost_its_files() const noexcept;
+  /// Then: ends the thread. The object must not be used or destroyed any more. Takes the lock itself.
+  void stop_without_files() noexcept;
   /// In a child made by fork(): closes what belongs to the parent. The object must not be used any more.
   void abandon() noexcept;
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -409,6 +410,7 @@ std::shared_ptr<CmFile> UserCm::file_of(int fd) const {
 int UserCm::open(int flags) noexcept {
   try {
     const std::scoped_lock lock(mutex_);
+    drop_unusable();
     if (!service_) {
       Settings settings;
       if (const int error = read_settings(settings); error != 0) {
@@ -426,6 +428,29 @@ int UserCm::open(int flags) noexcept {
     errno = ENOMEM;
     return -1;
   }
+}
+
+/// The program need not tell that it has closed a file: fclose() and closefrom() make no call that is seen here.
+void UserCm::drop_unusable() {
+  const auto is = [](CmFile::Use use) { return [use](const auto& file) { return file->use() == use; }; };
+  const bool has_lost_files = service_ && service_->has_lost_its_files();
+  if (has_lost_files || std::ranges::any_of(files_, is(CmFile::Use::kLost))) {
+    // Destructors would close descriptors that may belong to the program now.
+    for (const auto& file : files_) file->forget();
+    files_.clear();
+    if (service_) service_->stop_without_files();
+    (void)service_.release();
+    return;
+  }
+  std::vector<std::shared_ptr<CmFile>> closed;
+  std::ranges::copy_if(files_, std::back_inserter(closed), is(CmFile::Use::kClosed));
+  for (const auto& file : closed) drop(file);
+}
+
+void UserCm::drop(const std::shared_ptr<CmFile>& file) {
+  const std::scoped_lock service_lock(service_->mutex());
+  for (const auto& id : service_->of(*file)) service_->remove(*id);
+  std::erase(files_, file);
 }
 
 std::shared_ptr<CmFile> UserCm::locked_file_of(int fd) {
@@ -481,11 +506,7 @@ ssize_t UserCm::write(int fd, const void* command, std::size_t length) {
 
 void UserCm::closed(int fd) noexcept {
   const std::scoped_lock lock(mutex_);
-  const auto file = file_of(fd);
-  if (!file) return;
-  const std::scoped_lock service_lock(service_->mutex());
-  for (const auto& id : service_->of(*file)) service_->remove(*id);
-  std::erase(files_, file);
+  if (const auto file = file_of(fd)) drop(file);
 }
 
 void UserCm::before_fork() noexcept {

@@ -44,6 +44,8 @@ class UserCm {
 
  private:
   class Commands;
+  void drop_unusable();
+  void drop(const std::shared_ptr<CmFile>& file);
   [[nodiscard]] std::shared_ptr<CmFile> file_of(int fd) const;
   [[nodiscard]] std::shared_ptr<CmFile> locked_file_of(int fd);
   [[nodiscard]] int execute(int fd, const std::byte* command, std::size_t length);

@@ -201,6 +201,42 @@ TEST_F(UserCmTest, AChildKeepsNothingButTheDescriptors) {
   EXPECT_EQ(again.bind(again.create(1), ipv4(port)), 0);
 }
 
+/// As fclose() does, which the device does not see.
+TEST_F(UserCmTest, AFileThatIsClosedSilentlyIsDroppedWithTheNextOpen) {
+  const std::uint32_t id = channel.listener();
+  const std::uint16_t port = channel.port_of(id);
+  const int duplicate = fcntl(channel.fd, F_DUPFD_CLOEXEC, 0);
+  ASSERT_EQ(::close(std::exchange(channel.fd, -1)), 0);
+  const Channel second(cm);
+  EXPECT_EQ(second.bind(second.create(1), ipv4(port)), EADDRINUSE) << "the program has a duplicate";
+  ASSERT_EQ(::close(duplicate), 0);
+  const Channel third(cm);
+  EXPECT_EQ(third.bind(third.create(1), ipv4(port)), 0);
+}
+
+/// A process that becomes a daemon closes all descriptors. Their numbers then belong to other files.
+TEST(UserCmAfterClosefrom, CanBeOpenedAgain) {
+  rdmacomm::testing::ForkedChild child([](int) {
+    UserCm cm(DeviceIdentity{.name = "soft0"});
+    const auto lost = std::make_unique<Channel>(cm);
+    const std::uint16_t port = lost->port_of(lost->listener());
+    const auto connecting = lost->initiator(port);
+    ASSERT_EQ(lost->connect(connecting, parameters()), 0);
+    lost->expect(CmEventType::kConnectRequest);
+    ASSERT_EQ(close_range(3, ~0U, 0), 0);
+    lost->fd = -1;
+    std::vector<int> others;
+    for (int i = 0; i < 32; ++i) others.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const Channel channel(cm);
+    const Channel client(cm);
+    const auto listener = channel.listener();
+    ASSERT_EQ(client.connect(client.initiator(channel.port_of(listener)), parameters()), 0);
+    channel.expect(CmEventType::kConnectRequest);
+    for (const int fd : others) EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC) << "it is the program's";
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST_F(UserCmTest, OptionsAreChecked) {
   const std::uint32_t id = channel.create(1);
   EXPECT_EQ(channel.set(id, RDMA_OPTION_ID_REUSEADDR, 1), 0);
