@@ -25,7 +25,16 @@ std::uint64_t inode_of(int fd) noexcept {
   return result == 0 ? found.stx_ino : 0;
 }
 
+bool is_pipe(int fd) noexcept {
+  struct statx found {};
+  return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &found) == 0 && S_ISFIFO(found.stx_mode);
+}
+
 namespace {
+
+void close_raw(UniqueFd& file) noexcept {
+  if (file) (void)syscall(SYS_close, file.release());
+}
 
 /// Source: getdents64(2).
 struct DirectoryEntry {
@@ -40,13 +49,16 @@ struct DirectoryEntry {
 /// program's may be others.
 template <typename Wanted>
 bool some_descriptor(Wanted wanted) noexcept {
-  const UniqueFd list(
+  UniqueFd list(
       static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!list) return true;
   alignas(DirectoryEntry) std::array<char, 4096> entries{};
   for (;;) {
     const long bytes = syscall(SYS_getdents64, list.get(), entries.data(), entries.size());
-    if (bytes <= 0) return bytes < 0;
+    if (bytes <= 0) {
+      close_raw(list);
+      return bytes < 0;
+    }
     for (long at = 0; at < bytes;) {
       const char* const entry = entries.data() + at;
       std::uint16_t length = 0;
@@ -54,7 +66,10 @@ bool some_descriptor(Wanted wanted) noexcept {
       const char* const name = entry + offsetof(DirectoryEntry, name);
       int fd = -1;
       const bool is_number = std::from_chars(name, name + std::strlen(name), fd).ec == std::errc();
-      if (is_number && wanted(fd)) return true;
+      if (is_number && wanted(fd)) {
+        close_raw(list);
+        return true;
+      }
       at += length;
     }
   }
@@ -71,15 +86,18 @@ int CmFile::open(int flags) noexcept {
   const bool is_ready = readable && bell_ && waiting_end_ && fcntl(bell_.get(), F_SETFL, O_NONBLOCK) == 0 &&
                         ((flags & O_NONBLOCK) == 0 || fcntl(readable.get(), F_SETFL, O_NONBLOCK) == 0) &&
                         ((flags & O_CLOEXEC) != 0 || fcntl(readable.get(), F_SETFD, 0) == 0);
-  if (!is_ready) return -1;
+  if (!is_ready) {
+    close_raw(readable);
+    return -1;
+  }
   inode_ = inode_of(readable.get());
   first_ = readable.get();
   return readable.release();
 }
 
 void CmFile::abandon() noexcept {
-  bell_.reset();
-  waiting_end_.reset();
+  close_raw(bell_);
+  close_raw(waiting_end_);
 }
 
 CmFile::Use CmFile::use() const noexcept {
@@ -129,14 +147,15 @@ void CmFile::silence(std::size_t count) noexcept {
   // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may be others.
   std::array<char, 32> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
-  const UniqueFd reader(
+  UniqueFd reader(
       static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
   std::array<char, 64> bytes{};
   for (std::size_t left = reader ? count - unwritten : 0; left > 0;) {
     const long got = syscall(SYS_read, reader.get(), bytes.data(), std::min(left, bytes.size()));
-    if (got <= 0) return;
+    if (got <= 0) break;
     left -= static_cast<std::size_t>(got);
   }
+  close_raw(reader);
 }
 
 void CmFile::push(CmEvent event) {

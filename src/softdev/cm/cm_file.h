@@ -38,9 +38,16 @@ struct CmEvent {
 
 /// The queue of events of one descriptor. The program waits for the read end of a pipe, which has one byte for each
 /// event, so poll(2), blocking and O_NONBLOCK work as for the kernel's device.
+/// Its descriptors are closed by raw calls: the program's close() may be UserCm::closed(), which waits for the locks that
+/// the caller holds.
 /// Threads: one at a time.
 class CmFile {
  public:
+  CmFile() = default;
+  CmFile(const CmFile&) = delete;
+  CmFile& operator=(const CmFile&) = delete;
+  ~CmFile() { abandon(); }
+
   /// Creates the pipe. Returns the descriptor for the program, or -1 and errno.
   /// flags  O_NONBLOCK and O_CLOEXEC are used
   [[nodiscard]] int open(int flags) noexcept;
@@ -86,5 +93,6 @@ class CmFile {
 
 /// The inode of an open file; 0: `fd` is not open. It is asked of the kernel, whatever fstat() says.
 [[nodiscard]] std::uint64_t inode_of(int fd) noexcept;
+[[nodiscard]] bool is_pipe(int fd) noexcept;
 
 }  // namespace rdmacomm::softdev

@@ -505,6 +505,9 @@ ssize_t UserCm::write(int fd, const void* command, std::size_t length) {
 }
 
 void UserCm::closed(int fd) noexcept {
+  // This may be a socket of the service itself, which has the number of a file that was closed without a call of this
+  // function. Its thread has locks then.
+  if (!is_pipe(fd)) return;
   const std::scoped_lock lock(mutex_);
   if (const auto file = file_of(fd)) drop(file);
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -212,6 +213,13 @@ TEST_F(UserCmTest, AFileThatIsClosedSilentlyIsDroppedWithTheNextOpen) {
   ASSERT_EQ(::close(duplicate), 0);
   const Channel third(cm);
   EXPECT_EQ(third.bind(third.create(1), ipv4(port)), 0);
+}
+
+TEST_F(UserCmTest, AnotherFileThatIsClosedNeedsNoLock) {
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  cm.before_fork();
+  cm.closed(socket.get());
+  cm.after_fork(false);
 }
 
 /// A process that becomes a daemon closes all descriptors. Their numbers then belong to other files.
