@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "softdev/cm/cm_file.h"
 #include "softdev/cm/cm_id.h"
 #include "softdev/cm/cm_service.h"
+#include "softdev/common/blocked_signals.h"
 #include "softdev/context/settings.h"
 
 namespace rdmacomm::softdev {
@@ -409,6 +411,7 @@ std::shared_ptr<CmFile> UserCm::file_of(int fd) const {
 
 int UserCm::open(int flags) noexcept {
   try {
+    const BlockedSignals no_handler;
     const std::scoped_lock lock(mutex_);
     drop_unusable();
     if (!service_) {
@@ -454,6 +457,7 @@ void UserCm::drop(const std::shared_ptr<CmFile>& file) {
 }
 
 std::shared_ptr<CmFile> UserCm::locked_file_of(int fd) {
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
   return file_of(fd);
 }
@@ -467,6 +471,7 @@ int UserCm::next_event(int fd, const std::byte* in, std::size_t length, std::siz
   if (room < kLeast) return ENOSPC;
   for (;;) {
     if (const int error = file->wait(); error != 0) return error;
+    const BlockedSignals no_handler;
     const std::scoped_lock lock(service_->mutex());
     CmEvent event;
     if (!file->take_byte() || !file->pop(event)) continue;
@@ -486,6 +491,7 @@ int UserCm::execute(int fd, const std::byte* command, std::size_t length) {
   if (head.in > length - sizeof(head)) return EINVAL;
   const std::byte* const in = command + sizeof(head);
   if (head.cmd == RDMA_USER_CM_CMD_GET_EVENT) return next_event(fd, in, head.in, head.out);
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
   const auto file = file_of(fd);
   if (!file) return EBADF;
@@ -508,12 +514,16 @@ void UserCm::closed(int fd) noexcept {
   // This may be a socket of the service itself, which has the number of a file that was closed without a call of this
   // function. Its thread has locks then.
   if (!is_pipe(fd)) return;
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
   if (const auto file = file_of(fd)) drop(file);
 }
 
 void UserCm::before_fork() noexcept {
+  // A handler that forks would wait for the locks that this thread has.
+  const sigset_t before = block_signals();
   mutex_.lock();
+  signals_before_fork_ = before;
   if (service_) service_->mutex().lock();
 }
 
@@ -530,7 +540,9 @@ void UserCm::after_fork(bool is_child) noexcept {
       service_->mutex().unlock();
     }
   }
+  const sigset_t before = signals_before_fork_;
   mutex_.unlock();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace rdmacomm::softdev

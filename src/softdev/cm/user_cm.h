@@ -1,6 +1,7 @@
 // user_cm.h - /dev/infiniband/rdma_cm: the kernel's interface to connection management, served in this process.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -38,7 +39,8 @@ class UserCm {
   /// Before the last duplicate of a descriptor is closed: destroys all its identifiers.
   void closed(int fd) noexcept;
 
-  /// Around fork(), in this order: in the parent before it, then in parent and child.
+  /// Around fork(), in this order: in the parent before it, then in parent and child. A signal handler may fork, too:
+  /// no handler runs in a thread that is in one of these functions, or between them.
   void before_fork() noexcept;
   void after_fork(bool is_child) noexcept;
 
@@ -55,6 +57,7 @@ class UserCm {
   std::mutex mutex_;  // guards the members below; taken before the service's
   std::unique_ptr<CmService> service_;
   std::vector<std::shared_ptr<CmFile>> files_;
+  sigset_t signals_before_fork_{};
 };
 
 }  // namespace rdmacomm::softdev

@@ -2,11 +2,14 @@
 #include "softdev/cm/user_cm.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -213,6 +216,32 @@ TEST_F(UserCmTest, AFileThatIsClosedSilentlyIsDroppedWithTheNextOpen) {
   ASSERT_EQ(::close(duplicate), 0);
   const Channel third(cm);
   EXPECT_EQ(third.bind(third.create(1), ipv4(port)), 0);
+}
+
+UserCm* forking_cm = nullptr;
+
+TEST(UserCmWithSignals, AHandlerMayFork) {
+  rdmacomm::testing::ForkedChild child([](int) {
+    alarm(60);  // ends the process if it waits for itself
+    UserCm cm(DeviceIdentity{.name = "soft0"});
+    const Channel channel(cm);
+    forking_cm = &cm;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      forking_cm->before_fork();
+      forking_cm->after_fork(false);
+    };
+    action.sa_flags = SA_RESTART;
+    ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+    std::atomic<bool> is_done = false;
+    std::thread signals([&is_done, target = pthread_self()] {
+      while (!is_done) pthread_kill(target, SIGUSR1);
+    });
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(channel.destroy(channel.create(1)), 0U);
+    is_done = true;
+    signals.join();
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_F(UserCmTest, AnotherFileThatIsClosedNeedsNoLock) {
