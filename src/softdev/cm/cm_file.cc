@@ -49,8 +49,7 @@ struct DirectoryEntry {
 /// program's may be others.
 template <typename Wanted>
 bool some_descriptor(Wanted wanted) noexcept {
-  UniqueFd list(
-      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  UniqueFd list(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!list) return true;
   alignas(DirectoryEntry) std::array<char, 4096> entries{};
   for (;;) {
@@ -147,8 +146,7 @@ void CmFile::silence(std::size_t count) noexcept {
   // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may be others.
   std::array<char, 32> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
-  UniqueFd reader(
-      static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
+  UniqueFd reader(static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
   std::array<char, 64> bytes{};
   for (std::size_t left = reader ? count - unwritten : 0; left > 0;) {
     const long got = syscall(SYS_read, reader.get(), bytes.data(), std::min(left, bytes.size()));

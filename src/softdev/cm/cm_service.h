@@ -98,7 +98,7 @@ class CmService {
   [[nodiscard]] bool serve_local(Unidentified& connection);
   void add_unidentified(Unidentified connection);
   [[nodiscard]] bool is_full(bool is_local) const;
-  /// Of this host or of others; there must be one.
+  /// The one of this host, or of other hosts, that has waited longest. There must be one.
   [[nodiscard]] std::list<Unidentified>::iterator oldest(bool is_local);
   void end_unidentified(std::list<Unidentified>::iterator which);
   [[nodiscard]] bool hand_over(Unidentified& connection);
