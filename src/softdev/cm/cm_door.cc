@@ -18,7 +18,8 @@ namespace rdmacomm::softdev {
 namespace {
 
 /// An abstract name, hence the zero byte.
-const std::string kName("\0rdmacomm/soft0/cm/door", 23);
+constexpr char kNameWithZero[] = "\0rdmacomm/soft0/cm/door";
+const std::string kName(kNameWithZero, sizeof(kNameWithZero) - 1);
 constexpr int kLongestAnswerMs = 1000;
 // One packet with one descriptor each. The bytes say which.
 constexpr std::array<std::byte, 1> kTcp = {std::byte{'t'}};
@@ -88,10 +89,12 @@ void CmDoor::close() noexcept {
   requests_.reset();
 }
 
-void CmDoor::share() const noexcept {
+bool CmDoor::share() const noexcept {
   const UniqueFd other(accept4(requests_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!other || !is_own_users(other.get())) return;
+  if (!other) return false;
+  if (!is_own_users(other.get())) return true;
   (void)(send_at_once(other.get(), kTcp, {}, tcp_.get()) && send_at_once(other.get(), kRequests, {}, requests_.get()));
+  return true;
 }
 
 }  // namespace rdmacomm::softdev

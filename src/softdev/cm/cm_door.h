@@ -26,7 +26,8 @@ class CmDoor {
   [[nodiscard]] int tcp() const noexcept { return tcp_.get(); }
   /// Other processes ask here for the socket; readable: call share().
   [[nodiscard]] int requests() const noexcept { return requests_.get(); }
-  void share() const noexcept;
+  /// Returns false and errno: the other process could not be accepted, and still waits, or has ended.
+  bool share() const noexcept;
 
  private:
   [[nodiscard]] int make(const std::optional<TcpAddresses>& addresses);

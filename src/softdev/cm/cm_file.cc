@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace rdmacomm::softdev {
@@ -21,6 +25,57 @@ std::uint64_t inode_of(int fd) noexcept {
   return result == 0 ? found.stx_ino : 0;
 }
 
+bool is_pipe(int fd) noexcept {
+  struct statx found {};
+  return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &found) == 0 && S_ISFIFO(found.stx_mode);
+}
+
+namespace {
+
+void close_raw(UniqueFd& file) noexcept {
+  if (file) (void)syscall(SYS_close, file.release());
+}
+
+/// Source: getdents64(2).
+struct DirectoryEntry {
+  std::uint64_t inode;
+  std::int64_t next;
+  std::uint16_t length;
+  std::uint8_t type;
+  char name[5];
+};
+
+/// True if `wanted` is true for some descriptor of this process, or if they cannot be listed. Raw calls, since the
+/// program's may be others.
+template <typename Wanted>
+bool some_descriptor(Wanted wanted) noexcept {
+  UniqueFd list(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!list) return true;
+  alignas(DirectoryEntry) std::array<char, 4096> entries{};
+  for (;;) {
+    const long bytes = syscall(SYS_getdents64, list.get(), entries.data(), entries.size());
+    if (bytes <= 0) {
+      close_raw(list);
+      return bytes < 0;
+    }
+    for (long at = 0; at < bytes;) {
+      const char* const entry = entries.data() + at;
+      std::uint16_t length = 0;
+      std::memcpy(&length, entry + offsetof(DirectoryEntry, length), sizeof(length));
+      const char* const name = entry + offsetof(DirectoryEntry, name);
+      int fd = -1;
+      const bool is_number = std::from_chars(name, name + std::strlen(name), fd).ec == std::errc();
+      if (is_number && wanted(fd)) {
+        close_raw(list);
+        return true;
+      }
+      at += length;
+    }
+  }
+}
+
+}  // namespace
+
 int CmFile::open(int flags) noexcept {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
@@ -30,9 +85,32 @@ int CmFile::open(int flags) noexcept {
   const bool is_ready = readable && bell_ && waiting_end_ && fcntl(bell_.get(), F_SETFL, O_NONBLOCK) == 0 &&
                         ((flags & O_NONBLOCK) == 0 || fcntl(readable.get(), F_SETFL, O_NONBLOCK) == 0) &&
                         ((flags & O_CLOEXEC) != 0 || fcntl(readable.get(), F_SETFD, 0) == 0);
-  if (!is_ready) return -1;
+  if (!is_ready) {
+    close_raw(readable);
+    return -1;
+  }
   inode_ = inode_of(readable.get());
+  first_ = readable.get();
   return readable.release();
+}
+
+void CmFile::abandon() noexcept {
+  close_raw(bell_);
+  close_raw(waiting_end_);
+}
+
+CmFile::Use CmFile::use() const noexcept {
+  if (inode_of(bell_.get()) != inode_ || inode_of(waiting_end_.get()) != inode_) return Use::kLost;
+  if (inode_of(first_) == inode_) return Use::kOpen;
+  const auto is_programs = [this](int fd) {
+    return fd != bell_.get() && fd != waiting_end_.get() && inode_of(fd) == inode_;
+  };
+  return some_descriptor(is_programs) ? Use::kOpen : Use::kClosed;
+}
+
+void CmFile::forget() noexcept {
+  (void)bell_.release();
+  (void)waiting_end_.release();
 }
 
 int CmFile::wait() const {
@@ -68,14 +146,14 @@ void CmFile::silence(std::size_t count) noexcept {
   // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may be others.
   std::array<char, 32> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
-  const UniqueFd reader(
-      static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
+  UniqueFd reader(static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
   std::array<char, 64> bytes{};
   for (std::size_t left = reader ? count - unwritten : 0; left > 0;) {
     const long got = syscall(SYS_read, reader.get(), bytes.data(), std::min(left, bytes.size()));
-    if (got <= 0) return;
+    if (got <= 0) break;
     left -= static_cast<std::size_t>(got);
   }
+  close_raw(reader);
 }
 
 void CmFile::push(CmEvent event) {

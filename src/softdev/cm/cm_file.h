@@ -38,12 +38,31 @@ struct CmEvent {
 
 /// The queue of events of one descriptor. The program waits for the read end of a pipe, which has one byte for each
 /// event, so poll(2), blocking and O_NONBLOCK work as for the kernel's device.
+/// Its descriptors are closed by raw calls: the program's close() may be UserCm::closed(), which waits for the locks that
+/// the caller holds.
 /// Threads: one at a time.
 class CmFile {
  public:
+  CmFile() = default;
+  CmFile(const CmFile&) = delete;
+  CmFile& operator=(const CmFile&) = delete;
+  ~CmFile() { abandon(); }
+
   /// Creates the pipe. Returns the descriptor for the program, or -1 and errno.
   /// flags  O_NONBLOCK and O_CLOEXEC are used
   [[nodiscard]] int open(int flags) noexcept;
+  /// In a child made by fork(): closes what belongs to the parent.
+  void abandon() noexcept;
+  /// Whether the program can still use the file.
+  enum class Use : std::uint8_t {
+    kOpen,
+    kClosed,  ///< the program has no descriptor of it
+    kLost,    ///< the program has closed this object's descriptors: their numbers may belong to other files
+  };
+  /// Cost: if the program has closed the descriptor from open(), reads the list of all descriptors.
+  [[nodiscard]] Use use() const noexcept;
+  /// For kLost: forgets the numbers of the descriptors.
+  void forget() noexcept;
   /// The number of the pipe among all files, the same for all duplicates of the descriptor.
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
 
@@ -66,6 +85,7 @@ class CmFile {
 
   UniqueFd bell_;
   UniqueFd waiting_end_;  ///< another read end: the program may close its descriptor while a thread waits
+  int first_ = -1;        ///< the program's descriptor from open()
   std::uint64_t inode_ = 0;
   std::deque<CmEvent> events_;
   std::uint32_t silent_ = 0;  ///< events for which the pipe had no room
@@ -73,5 +93,6 @@ class CmFile {
 
 /// The inode of an open file; 0: `fd` is not open. It is asked of the kernel, whatever fstat() says.
 [[nodiscard]] std::uint64_t inode_of(int fd) noexcept;
+[[nodiscard]] bool is_pipe(int fd) noexcept;
 
 }  // namespace rdmacomm::softdev

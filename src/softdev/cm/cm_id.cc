@@ -10,7 +10,6 @@
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/queues/queue_pairs.h"
-#include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_socket.h"
 #include "verbs/gid.h"
@@ -267,17 +266,10 @@ void CmId::start_link() {
 }
 
 int CmId::open_link_on_this_host() {
-  bool is_full = false;
-  for (const std::string& name : listener_names(port_space_, target_)) {
-    UniqueFd socket = connect_at_once(name);
-    if (socket) {
-      link_.emplace(std::move(socket));
-      return 0;
-    }
-    if (errno == EAGAIN) is_full = true;
-    if (errno != ECONNREFUSED && errno != EAGAIN) return errno;
-  }
-  return is_full ? EAGAIN : ECONNREFUSED;
+  UniqueFd socket = connect_to_listener(port_space_, target_);
+  if (!socket) return errno;
+  link_.emplace(std::move(socket));
+  return 0;
 }
 
 int CmId::open_link() {
@@ -415,10 +407,18 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
     link.send(no_listener(request));
     return;
   }
+  CmAddress source = source_;
+  source.family = request.family;
+  source.gid = request.target;
+  // Any process may send a request. So nothing is created before it is known that the address is one of this host.
+  const auto gid_index = service_.device().gid_index(source);
+  if (!gid_index) {
+    link.send(no_listener(request));
+    return;
+  }
   auto arrived = service_.create(file_, 0, port_space_, qp_type_);
-  arrived->source_ = source_;
-  arrived->source_.family = request.family;
-  arrived->source_.gid = request.target;
+  arrived->source_ = source;
+  arrived->gid_index_ = gid_index;
   arrived->target_.family = request.family;
   arrived->target_.gid = request.source;
   arrived->target_.port = request.source_port;
@@ -433,10 +433,6 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
   arrived->arrived_at_ = weak_from_this();
   arrived->state_ = CmState::kRequested;
   arrived->link_.emplace(std::move(link));
-  if (arrived->take_device() != 0) {
-    service_.remove(*arrived);
-    return;
-  }
   rdma_ucm_event_resp body = event(CmEventType::kConnectRequest, 0);
   body.id = arrived->number();
   if (is_look_up) {
@@ -532,6 +528,13 @@ int CmId::disconnect() {
   }
 }
 
+/// True from kAccept on, which each side may follow by kDisconnect.
+bool CmId::is_connected() const noexcept {
+  if (is_datagram()) return false;
+  return state_ == CmState::kAnswered || state_ == CmState::kAccepted || state_ == CmState::kEstablished ||
+         state_ == CmState::kDisconnecting;
+}
+
 void CmId::end_connection() {
   drop_link();
   state_ = CmState::kDisconnected;
@@ -564,7 +567,8 @@ void CmId::receive(const CmMessage& received) {
       }
       return;
     case CmKind::kDisconnect:
-      if (link_) link_->send(message(CmKind::kDisconnected));
+      if (!is_connected()) return link_ended();
+      if (!std::exchange(has_answered_disconnect_, true)) link_->send(message(CmKind::kDisconnected));
       [[fallthrough]];
     case CmKind::kDisconnected:
       if (state_ == CmState::kEstablished || state_ == CmState::kAccepted || state_ == CmState::kDisconnecting)
@@ -608,7 +612,8 @@ void CmId::handle_link() {
   const auto self = shared_from_this();
   if (!link_) return;
   if (const int error = link_->flush(); error != 0) {
-    if (state_ != CmState::kConnecting) return link_ended();
+    // The peer may end before it can receive the request.
+    if (state_ != CmState::kConnecting || error == EPIPE || error == ECONNRESET) return link_ended();
     return error == ECONNREFUSED ? find_no_listener() : fail(CmEventType::kUnreachable, -error);
   }
   while (link_) {
@@ -659,6 +664,11 @@ void CmId::destroy() {
   claim_.release();
   deadline_.reset();
   state_ = CmState::kFailed;
+}
+
+void CmId::abandon() noexcept {
+  claim_.release();
+  link_.reset();
 }
 
 // ---- Multicast groups

@@ -64,6 +64,8 @@ class CmId : public std::enable_shared_from_this<CmId> {
   [[nodiscard]] int set_option(std::uint32_t level, std::uint32_t name, const void* value, std::uint32_t length);
   /// Tells the peer that the identifier is gone.
   void destroy();
+  /// In a child made by fork(): closes what belongs to the parent, which the peer does not notice.
+  void abandon() noexcept;
 
   // Called by the service, for messages of the peer and for timers
   void handle_link();
@@ -120,6 +122,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   void find_no_listener();
   void receive(const CmMessage& message);
   void link_ended();
+  [[nodiscard]] bool is_connected() const noexcept;
   void end_connection();
   void wait_for(std::chrono::milliseconds time);
 
@@ -141,6 +144,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   std::optional<CmLink> link_;
   CmMessage request_;  ///< the first message of the link
   CmMessage peer_;     ///< the peer's kConnect or kAccept
+  bool has_answered_disconnect_ = false;
   std::uint32_t psn_;
   std::uint8_t responder_resources_ = 0;
   std::uint8_t initiator_depth_ = 0;

@@ -3,11 +3,32 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace rdmacomm::softdev {
+namespace {
+
+// An identifier sends and receives at most five messages in its life.
+constexpr std::size_t kMaxUnsent = 8 * sizeof(CmMessage);
+constexpr std::uint32_t kMaxReceived = 16;
+
+}  // namespace
 
 void CmLink::send(const CmMessage& message) {
+  (void)flush();
+  // flush() has to know how much of the first message is left, so only whole ones are erased.
+  const std::size_t whole = sent_ - sent_ % sizeof(CmMessage);
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(whole));
+  sent_ -= whole;
+  if (unsent_.size() >= kMaxUnsent) {
+    failed_ = ENOBUFS;
+    unsent_.clear();
+    sent_ = 0;
+    (void)shutdown(socket_.get(), SHUT_RDWR);  // wakes the thread that waits for it
+  }
+  if (failed_ != 0) return;
   const auto bytes = std::as_bytes(std::span(&message, 1));
   unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
   // If the socket has ended, the thread that waits for it notices that.
@@ -42,6 +63,7 @@ CmLink::Received CmLink::receive(CmMessage& message) noexcept {
     arrived_ += static_cast<std::size_t>(got);
     if (arrived_ < sizeof(arriving_)) continue;
     arrived_ = 0;
+    if (++received_ > kMaxReceived) return Received::kEnd;
     message = arriving_;
     return is_valid(message) ? Received::kMessage : Received::kEnd;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "softdev/common/service_thread.h"
@@ -17,9 +18,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxUnidentified = 64;
+// Connections whose first message has not arrived. Those of other hosts take no place from those of this host.
+constexpr std::ptrdiff_t kMaxRemote = 64;
+constexpr std::ptrdiff_t kMaxLocal = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
+constexpr milliseconds kRest{10};         // while this process can have no more files
 
 CmAddress target_of(const CmMessage& request) {
   CmAddress target;
@@ -32,6 +36,11 @@ CmAddress target_of(const CmMessage& request) {
 /// A request from another host must name the addresses of its connection.
 bool names_its_socket(const CmMessage& request, const Route& back) {
   return verbs::equal(request.source, back.target) && verbs::equal(request.target, back.source);
+}
+
+/// True if a connection could not be accepted, for which errno is the reason, and still waits.
+bool cannot_accept() {
+  return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
 }
 
 }  // namespace
@@ -158,13 +167,18 @@ void CmService::run() {
   std::array<epoll_event, 64> events{};
   for (;;) {
     int wait = 0;
+    bool must_rest = false;
     {
       const std::scoped_lock lock(mutex_);
       if (stopping_) return;
+      must_rest = std::exchange(must_rest_, false);
       wait = time_to_wait(Clock::now());
     }
+    // A connection that cannot be accepted keeps its listener readable. This avoids a busy loop.
+    if (must_rest) std::this_thread::sleep_for(kRest);
     const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
     const std::scoped_lock lock(mutex_);
+    if (stopping_ || has_lost_its_files()) return;
     for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.fd);
     check_deadlines(Clock::now());
   }
@@ -176,7 +190,10 @@ void CmService::handle(int fd) {
     return;
   }
   if (fd == door_.tcp()) return accept_from_other_hosts();
-  if (fd == door_.requests()) return door_.share();
+  if (fd == door_.requests()) {
+    must_rest_ = (!door_.share() && cannot_accept()) || must_rest_;
+    return;
+  }
   if (const auto found = watched_.find(fd); found != watched_.end()) {
     const auto id = find(found->second.id);
     if (!id) return;
@@ -211,8 +228,7 @@ void CmService::check_deadlines(Clock::time_point now) {
   for (auto which = unidentified_.begin(); which != unidentified_.end();) {
     const auto next = std::next(which);
     if (now >= which->accepted_at + kLongestIntroduction) {
-      unwatch(which->link.fd());
-      unidentified_.erase(which);
+      end_unidentified(which);
     } else if (which->is_identified) {
       serve_unidentified(which);
     }
@@ -223,13 +239,25 @@ void CmService::check_deadlines(Clock::time_point now) {
 
 // ---- Connections that arrive
 
-void CmService::make_room(Clock::time_point now) {
+bool CmService::is_full(bool is_local) const {
+  const auto count =
+      std::ranges::count_if(unidentified_, [is_local](const auto& one) { return one.is_local == is_local; });
+  return count >= (is_local ? kMaxLocal : kMaxRemote);
+}
+
+std::list<CmService::Unidentified>::iterator CmService::oldest(bool is_local) {
   // The list is in the order of arrival.
-  if (unidentified_.size() >= kMaxUnidentified && now >= unidentified_.front().accepted_at + kEnoughTime) {
-    unwatch(unidentified_.front().link.fd());
-    unidentified_.pop_front();
-  }
-  const bool is_full = unidentified_.size() >= kMaxUnidentified;
+  return std::ranges::find_if(unidentified_, [is_local](const auto& one) { return one.is_local == is_local; });
+}
+
+void CmService::end_unidentified(std::list<Unidentified>::iterator which) {
+  unwatch(which->link.fd());
+  unidentified_.erase(which);
+}
+
+void CmService::make_room(Clock::time_point now) {
+  if (is_full(false) && now >= oldest(false)->accepted_at + kEnoughTime) end_unidentified(oldest(false));
+  const bool is_full = this->is_full(false);
   if (is_full != door_is_paused_) watch(door_.tcp(), is_full ? 0U : EPOLLIN);
   door_is_paused_ = is_full;
 }
@@ -239,7 +267,10 @@ void CmService::accept_from_other_hosts() {
   if (door_is_paused_) return;
   Route back;
   UniqueFd socket = tcp_accept(door_.tcp(), back);
-  if (!socket) return;
+  if (!socket) {
+    must_rest_ = must_rest_ || cannot_accept();
+    return;
+  }
   // The port is bound to all addresses; not all systems let a filter drop connections to the others.
   if (settings_.addresses && !settings_.addresses->contains(back.source)) return;
   add_unidentified({CmLink(std::move(socket)), Clock::now(), back, {}, false, false, {}});
@@ -271,9 +302,9 @@ bool CmService::hand_over(Unidentified& connection) {
       is_full = is_full || errno == EAGAIN;
       continue;
     }
-    // To this user's processes only: the connection is no other user's.
+    // To this user's processes only: the connection is no other user's. Another user may have one of the names.
     PeerCredentials peer;
-    if (!peer_credentials(socket.get(), peer) || peer.uid != geteuid()) break;
+    if (!peer_credentials(socket.get(), peer) || peer.uid != geteuid()) continue;
     const auto bytes = std::as_bytes(std::span(&request, 1));
     if (send_at_once(socket.get(), bytes, {}, connection.link.fd())) return true;
   }
@@ -337,21 +368,34 @@ bool CmService::serve_local(Unidentified& connection) {
 void CmService::accept_at(CmId& listener) {
   if (!listener.has_room()) return;
   UniqueFd socket(accept4(listener.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
-  if (unidentified_.size() >= kMaxUnidentified) {
-    // The oldest one of this host goes. Its request should have come at once.
-    const auto oldest = std::ranges::find_if(unidentified_, &Unidentified::is_local);
-    if (oldest == unidentified_.end()) return;
-    unwatch(oldest->link.fd());
-    unidentified_.erase(oldest);
+  if (!socket) {
+    must_rest_ = must_rest_ || cannot_accept();
+    return;
   }
+  // The oldest one's request should have come at once.
+  if (is_full(true)) end_unidentified(oldest(true));
   add_unidentified({CmLink(std::move(socket)), Clock::now(), {}, listener.weak_from_this(), true, false, {}});
+}
+
+bool CmService::has_lost_its_files() const noexcept {
+  if (!thread_.joinable()) return false;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = wake_.fd();
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, wake_.fd(), &event) != 0;
+}
+
+void CmService::stop_without_files() noexcept {
+  const std::scoped_lock lock(mutex_);
+  stopping_ = true;
+  if (thread_.joinable()) thread_.detach();
 }
 
 void CmService::abandon() noexcept {
   door_.close();
   unidentified_.clear();
-  for (const auto& [fd, watched] : watched_) ::close(fd);
+  for (const auto& [number, id] : ids_) id->abandon();
+  wake_ = WakeEvent();
   epoll_.reset();
 }
 

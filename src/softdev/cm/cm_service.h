@@ -63,6 +63,11 @@ class CmService {
   /// Before one of its sockets is closed.
   void forget_socket(CmId& id, int fd);
 
+  /// True if the program has closed the thread's descriptors, as closefrom() does. All numbers of descriptors that the
+  /// object knows may then belong to other files, and must not be used or closed.
+  [[nodiscard]] bool has_lost_its_files() const noexcept;
+  /// Then: ends the thread. The object must not be used or destroyed any more. Takes the lock itself.
+  void stop_without_files() noexcept;
   /// In a child made by fork(): closes what belongs to the parent. The object must not be used any more.
   void abandon() noexcept;
 
@@ -92,6 +97,10 @@ class CmService {
   [[nodiscard]] bool serve_remote(Unidentified& connection);
   [[nodiscard]] bool serve_local(Unidentified& connection);
   void add_unidentified(Unidentified connection);
+  [[nodiscard]] bool is_full(bool is_local) const;
+  /// The one of this host, or of other hosts, that has waited longest. There must be one.
+  [[nodiscard]] std::list<Unidentified>::iterator oldest(bool is_local);
+  void end_unidentified(std::list<Unidentified>::iterator which);
   [[nodiscard]] bool hand_over(Unidentified& connection);
   [[nodiscard]] std::shared_ptr<CmId> listener_for(const CmMessage& request) const;
   void make_room(Clock::time_point now);
@@ -106,6 +115,7 @@ class CmService {
   UniqueFd epoll_;
   WakeEvent wake_;
   bool stopping_ = false;
+  bool must_rest_ = false;  ///< a connection could not be accepted
   CmDoor door_;
   bool door_is_paused_ = false;
   std::uint32_t next_number_ = 1;

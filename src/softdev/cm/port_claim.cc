@@ -145,4 +145,38 @@ std::vector<std::string> listener_names(std::uint16_t port_space, const CmAddres
   return {port + digits_of(target.gid), port + std::string(any_of_family), port + std::string(kAny)};
 }
 
+UniqueFd connect_to_listener(std::uint16_t port_space, const CmAddress& target) {
+  struct Found {
+    UniqueFd socket;
+    uid_t user = 0;
+  };
+  std::vector<Found> found;
+  bool is_full = false;
+  for (const std::string& name : listener_names(port_space, target)) {
+    UniqueFd socket = connect_at_once(name);
+    if (!socket && errno != ECONNREFUSED && errno != EAGAIN) return {};
+    if (!socket) {
+      is_full = is_full || errno == EAGAIN;
+      continue;
+    }
+    PeerCredentials owner;
+    if (!peer_credentials(socket.get(), owner)) return {};
+    found.push_back({std::move(socket), owner.uid});
+  }
+  const auto of = [&found](uid_t user) { return std::ranges::find(found, user, &Found::user); };
+  auto chosen = found.begin();
+  const bool have_one_owner = std::ranges::all_of(found, [&](const Found& one) { return one.user == chosen->user; });
+  if (!have_one_owner) chosen = of(geteuid()) != found.end() ? of(geteuid()) : of(0);
+  // One that has no room might be a better choice than another user's.
+  if (is_full && (chosen == found.end() || chosen->user != geteuid())) {
+    errno = EAGAIN;
+    return {};
+  }
+  if (chosen == found.end()) {
+    errno = ECONNREFUSED;
+    return {};
+  }
+  return std::move(chosen->socket);
+}
+
 }  // namespace rdmacomm::softdev

@@ -30,7 +30,6 @@ class PortClaim {
 
   /// -1: it has no port.
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
-  [[nodiscard]] bool is_ipv6_only() const noexcept { return is_ipv6_only_; }
 
  private:
   [[nodiscard]] int take_port(std::uint16_t port, bool shares);
@@ -44,5 +43,12 @@ class PortClaim {
 
 /// The names of the sockets at which an identifier may listen for connections to `target`: the most special one first.
 [[nodiscard]] std::vector<std::string> listener_names(std::uint16_t port_space, const CmAddress& target);
+
+/// Connects to the listener for `target` on this host. PortClaim lets only one listen for an address, but any process may
+/// bind any name. If several listeners have different owners, this user's is chosen, then root's, and otherwise none:
+/// the request has a secret and the program's bytes.
+/// Returns  a non-blocking socket. Not valid, and errno on failure. ECONNREFUSED: there is none, or none that may be
+///          chosen. EAGAIN: its process has not accepted earlier connections yet.
+[[nodiscard]] UniqueFd connect_to_listener(std::uint16_t port_space, const CmAddress& target);
 
 }  // namespace rdmacomm::softdev

@@ -3,12 +3,14 @@
 #include <endian.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "softdev/cm/cm_file.h"
 #include "softdev/cm/cm_id.h"
 #include "softdev/cm/cm_service.h"
+#include "softdev/common/blocked_signals.h"
 #include "softdev/context/settings.h"
 
 namespace rdmacomm::softdev {
@@ -381,7 +384,10 @@ class UserCm::Commands {
     if (!from || !id || id->file() != from) return EINVAL;
     id->move_to(file_);
     auto events = from->remove([&](const CmEvent& event) { return event.id == id; });
-    for (CmEvent& event : events) file_->push(std::move(event));
+    for (CmEvent& event : events) {
+      if (event.arrived) event.arrived->move_to(file_);  // the program will look for it where it reads the request
+      file_->push(std::move(event));
+    }
     return answer(command.response, rdma_ucm_migrate_resp{id->reported_events});
   }
 
@@ -405,7 +411,9 @@ std::shared_ptr<CmFile> UserCm::file_of(int fd) const {
 
 int UserCm::open(int flags) noexcept {
   try {
+    const BlockedSignals no_handler;
     const std::scoped_lock lock(mutex_);
+    drop_unusable();
     if (!service_) {
       Settings settings;
       if (const int error = read_settings(settings); error != 0) {
@@ -425,7 +433,31 @@ int UserCm::open(int flags) noexcept {
   }
 }
 
+/// The program need not tell that it has closed a file: fclose() and closefrom() make no call that is seen here.
+void UserCm::drop_unusable() {
+  const auto is = [](CmFile::Use use) { return [use](const auto& file) { return file->use() == use; }; };
+  const bool has_lost_files = service_ && service_->has_lost_its_files();
+  if (has_lost_files || std::ranges::any_of(files_, is(CmFile::Use::kLost))) {
+    // Destructors would close descriptors that may belong to the program now.
+    for (const auto& file : files_) file->forget();
+    files_.clear();
+    if (service_) service_->stop_without_files();
+    (void)service_.release();
+    return;
+  }
+  std::vector<std::shared_ptr<CmFile>> closed;
+  std::ranges::copy_if(files_, std::back_inserter(closed), is(CmFile::Use::kClosed));
+  for (const auto& file : closed) drop(file);
+}
+
+void UserCm::drop(const std::shared_ptr<CmFile>& file) {
+  const std::scoped_lock service_lock(service_->mutex());
+  for (const auto& id : service_->of(*file)) service_->remove(*id);
+  std::erase(files_, file);
+}
+
 std::shared_ptr<CmFile> UserCm::locked_file_of(int fd) {
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
   return file_of(fd);
 }
@@ -439,6 +471,7 @@ int UserCm::next_event(int fd, const std::byte* in, std::size_t length, std::siz
   if (room < kLeast) return ENOSPC;
   for (;;) {
     if (const int error = file->wait(); error != 0) return error;
+    const BlockedSignals no_handler;
     const std::scoped_lock lock(service_->mutex());
     CmEvent event;
     if (!file->take_byte() || !file->pop(event)) continue;
@@ -458,6 +491,7 @@ int UserCm::execute(int fd, const std::byte* command, std::size_t length) {
   if (head.in > length - sizeof(head)) return EINVAL;
   const std::byte* const in = command + sizeof(head);
   if (head.cmd == RDMA_USER_CM_CMD_GET_EVENT) return next_event(fd, in, head.in, head.out);
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
   const auto file = file_of(fd);
   if (!file) return EBADF;
@@ -477,16 +511,19 @@ ssize_t UserCm::write(int fd, const void* command, std::size_t length) {
 }
 
 void UserCm::closed(int fd) noexcept {
+  // This may be a socket of the service itself, which has the number of a file that was closed without a call of this
+  // function. Its thread has locks then.
+  if (!is_pipe(fd)) return;
+  const BlockedSignals no_handler;
   const std::scoped_lock lock(mutex_);
-  const auto file = file_of(fd);
-  if (!file) return;
-  const std::scoped_lock service_lock(service_->mutex());
-  for (const auto& id : service_->of(*file)) service_->remove(*id);
-  std::erase(files_, file);
+  if (const auto file = file_of(fd)) drop(file);
 }
 
 void UserCm::before_fork() noexcept {
+  // A handler that forks would wait for the locks that this thread has.
+  const sigset_t before = block_signals();
   mutex_.lock();
+  signals_before_fork_ = before;
   if (service_) service_->mutex().lock();
 }
 
@@ -494,6 +531,7 @@ void UserCm::after_fork(bool is_child) noexcept {
   if (service_) {
     if (is_child) {
       service_->abandon();
+      for (const auto& file : files_) file->abandon();
       service_->mutex().unlock();
       // Its thread exists in the parent only, so the object can neither be used nor destroyed here.
       (void)service_.release();
@@ -502,7 +540,9 @@ void UserCm::after_fork(bool is_child) noexcept {
       service_->mutex().unlock();
     }
   }
+  const sigset_t before = signals_before_fork_;
   mutex_.unlock();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace rdmacomm::softdev

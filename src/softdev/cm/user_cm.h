@@ -1,6 +1,7 @@
 // user_cm.h - /dev/infiniband/rdma_cm: the kernel's interface to connection management, served in this process.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -38,12 +39,15 @@ class UserCm {
   /// Before the last duplicate of a descriptor is closed: destroys all its identifiers.
   void closed(int fd) noexcept;
 
-  /// Around fork(), in this order: in the parent before it, then in parent and child.
+  /// Around fork(), in this order: in the parent before it, then in parent and child. A signal handler may fork, too:
+  /// no handler runs in a thread that is in one of these functions, or between them.
   void before_fork() noexcept;
   void after_fork(bool is_child) noexcept;
 
  private:
   class Commands;
+  void drop_unusable();
+  void drop(const std::shared_ptr<CmFile>& file);
   [[nodiscard]] std::shared_ptr<CmFile> file_of(int fd) const;
   [[nodiscard]] std::shared_ptr<CmFile> locked_file_of(int fd);
   [[nodiscard]] int execute(int fd, const std::byte* command, std::size_t length);
@@ -53,6 +57,7 @@ class UserCm {
   std::mutex mutex_;  // guards the members below; taken before the service's
   std::unique_ptr<CmService> service_;
   std::vector<std::shared_ptr<CmFile>> files_;
+  sigset_t signals_before_fork_{};
 };
 
 }  // namespace rdmacomm::softdev

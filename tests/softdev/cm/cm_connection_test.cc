@@ -191,6 +191,21 @@ TEST(CmConnection, OfDatagramsGivesTheQueuePair) {
   EXPECT_EQ(ids.client.disconnect(ids.initiator), EINVAL);
 }
 
+TEST(CmConnection, MovesWithItsListenerIfItsRequestIsUnread) {
+  TwoIds ids;
+  ASSERT_EQ(ids.client.connect(ids.initiator, parameters()), 0);
+  ASSERT_TRUE(readable(ids.server.fd, 20'000));
+  const Channel other(ids.at_server);
+  rdma_ucm_migrate_id command{};
+  command.id = ids.listener;
+  command.fd = static_cast<std::uint32_t>(ids.server.fd);
+  (void)other.ask<rdma_ucm_migrate_resp>(RDMA_USER_CM_CMD_MIGRATE_ID, command);
+  const auto id = other.expect(CmEventType::kConnectRequest).id;
+  EXPECT_EQ(ids.server.accept(id, parameters()), EINVAL);
+  EXPECT_EQ(other.accept(id, parameters()), 0);
+  ids.client.expect(CmEventType::kConnectResponse);
+}
+
 TEST(CmConnection, MovesToAnotherChannelWithItsEvents) {
   TwoIds ids;
   ids.request();

@@ -1,11 +1,15 @@
 // Clients on the network that send wrong messages to the connection manager, or the right ones at the wrong time.
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "softdev/cm/cm_link.h"
 #include "softdev/cm/cm_message.h"
 #include "softdev/cm/cm_scene.h"
 #include "softdev/cm/port_claim.h"
@@ -30,11 +34,13 @@ struct CmClient : ::testing::Test {
   NetworkWithLoopback network;
   UserCm cm{DeviceIdentity{.name = "soft0"}};
   Channel server{cm};
-  std::uint32_t listener = server.listener();
-  UniqueFd socket = connect();
+  std::uint32_t listener = 0;
+  UniqueFd socket;
 
   void SetUp() override {
     if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+    listener = server.listener();
+    socket = connect();
   }
   static UniqueFd connect() {
     UniqueFd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -53,6 +59,14 @@ struct CmClient : ::testing::Test {
     message.target_port = server.port_of(listener);
     message.qpn = 7;
     return message;
+  }
+  /// Where processes of this host reach the listener.
+  [[nodiscard]] CmAddress local_target() const {
+    CmAddress target;
+    target.family = AF_INET;
+    target.gid = kLoopback;
+    target.port = server.port_of(listener);
+    return target;
   }
   /// The server must close the connection, and the program must not notice anything.
   void expect_refusal(const CmMessage& message) {
@@ -104,6 +118,50 @@ TEST_F(CmClient, CannotTakeAllDescriptorsOfTheServer) {
   server.expect(CmEventType::kConnectRequest);
 }
 
+/// Raises the number of open files to the limit.
+struct AllFiles {
+  rlimit before{};
+  std::vector<UniqueFd> files;
+
+  AllFiles() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{256, before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (;;) {
+      UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!file) break;
+      files.push_back(std::move(file));
+    }
+    EXPECT_EQ(errno, EMFILE);
+  }
+  AllFiles(const AllFiles&) = delete;
+  AllFiles& operator=(const AllFiles&) = delete;
+  ~AllFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+};
+
+TEST_F(CmClient, WaitsUntilTheServerCanHaveMoreFiles) {
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);
+  UniqueFd remote(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = ipv4(kCmPort);
+  AllFiles all;
+  ASSERT_EQ(::connect(remote.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  say(remote, request());
+  EXPECT_FALSE(readable(server.fd, 30));
+  all.files.clear();
+  server.expect(CmEventType::kConnectRequest);
+}
+
+TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  EXPECT_TRUE(is_closed(socket)) << "it is the oldest one, and another one waits for its place";
+  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, local_target()).front());
+  ASSERT_TRUE(local);
+  say(local, request());
+  server.expect(CmEventType::kConnectRequest);
+}
+
 TEST_F(CmClient, WithoutAListenerGetsAnAnswer) {
   CmMessage message = request();
   message.target_port = static_cast<std::uint16_t>(message.target_port ^ 1);
@@ -138,17 +196,15 @@ TEST_F(CmClient, CannotRepeatItsRequest) {
 /// A process of this host may name any target.
 TEST_F(CmClient, OfThisHostThatNamesAnotherHostIsRejected) {
   CmMessage message = request();
-  CmAddress target;
-  target.family = AF_INET;
-  target.gid = message.target;
-  target.port = message.target_port;
-  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, target).front());
+  const UniqueFd local = connect_to(listener_names(RDMA_PS_TCP, local_target()).front());
   ASSERT_TRUE(local);
   message.target.raw[12] = 203;
   say(local, message);
   EXPECT_EQ(hear<CmMessage>(local).kind, CmKind::kReject);
   EXPECT_TRUE(is_closed(local));
   EXPECT_FALSE(server.has_event());
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);  // the listener still has room for others
 }
 
 TEST_F(CmClient, AnsweringItselfHasNoEffect) {
@@ -162,6 +218,70 @@ TEST_F(CmClient, AnsweringItselfHasNoEffect) {
   say(socket, accept);
   EXPECT_TRUE(is_closed(socket));
   EXPECT_EQ(server.accept(id, parameters()), EINVAL);
+}
+
+TEST_F(CmClient, CannotDisconnectBeforeItIsAccepted) {
+  say(socket, request());
+  const auto id = server.expect(CmEventType::kConnectRequest).id;
+  CmMessage disconnect;
+  disconnect.kind = CmKind::kDisconnect;
+  say(socket, disconnect);
+  EXPECT_TRUE(is_closed(socket)) << "without an answer";
+  EXPECT_EQ(server.accept(id, parameters()), EINVAL);
+}
+
+TEST_F(CmClient, ThatRepeatsAMessageWithoutEffectIsClosed) {
+  say(socket, request());
+  server.expect(CmEventType::kConnectRequest);
+  CmMessage ready;
+  ready.kind = CmKind::kReady;
+  for (int i = 0; i < 16; ++i) say(socket, ready);
+  EXPECT_TRUE(is_closed(socket));
+}
+
+/// A listener's process that disconnects twice, while the initiator has not confirmed the connection.
+TEST_F(CmClient, DisconnectIsAnsweredOnce) {
+  CmAddress target = local_target();
+  target.port ^= 1;
+  const UniqueFd peers = listen_at(listener_names(RDMA_PS_TCP, target).front());
+  ASSERT_TRUE(peers);
+  const auto initiator = server.initiator(target.port);
+  ASSERT_EQ(server.connect(initiator, parameters()), 0);
+  ASSERT_TRUE(readable(peers.get(), 20'000));
+  const UniqueFd peer(accept4(peers.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kConnect);
+  CmMessage message;
+  message.kind = CmKind::kAccept;
+  say(peer, message);
+  message.kind = CmKind::kDisconnect;
+  say(peer, message);
+  say(peer, message);
+  server.expect(CmEventType::kConnectResponse);
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kDisconnected);
+  ASSERT_EQ(server.confirm(initiator), 0);
+  EXPECT_EQ(hear<CmMessage>(peer).kind, CmKind::kReady) << "not another answer";
+}
+
+TEST(CmLinkTest, EndsIfThePeerDoesNotRead) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  CmLink link{UniqueFd(ends[0])};
+  const UniqueFd peer(ends[1]);
+  const CmMessage message;
+  int sent = 0;
+  while (!link.has_unsent()) {
+    link.send(message);
+    ++sent;
+  }
+  for (int i = 1; i < 8; ++i, ++sent) link.send(message);
+  EXPECT_EQ(link.flush(), 0) << "a few may wait";
+  std::vector<std::byte> buffer(sizeof(message));
+  ASSERT_EQ(::recv(peer.get(), buffer.data(), buffer.size(), 0), static_cast<ssize_t>(buffer.size()));
+  link.send(message);
+  EXPECT_EQ(link.flush(), 0) << "there is room again";
+  for (int i = 0; i < 8; ++i) link.send(message);
+  EXPECT_EQ(link.flush(), ENOBUFS);
+  EXPECT_FALSE(link.has_unsent());
 }
 
 // ---- The secret of the connection

@@ -2,8 +2,12 @@
 #include "softdev/cm/port_claim.h"
 
 #include <rdma/rdma_user_cm.h>
+#include <unistd.h>
+
+#include <functional>
 
 #include "softdev/cm/cm_scene.h"
+#include "softdev/shared/unix_packet.h"
 #include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
@@ -56,6 +60,108 @@ TEST_F(PortClaims, OfAnotherProcessCount) {
   std::uint16_t port = 0;
   ASSERT_EQ(::recv(other.line(), &port, sizeof(port), 0), static_cast<ssize_t>(sizeof(port)));
   EXPECT_EQ(bind(port, "127.0.0.1"), EADDRINUSE);
+}
+
+// ---- Listeners of other users
+
+CmAddress loopback_at(std::uint16_t port) {
+  CmAddress target;
+  target.family = AF_INET;
+  target.port = port;
+  target.gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+  return target;
+}
+
+/// A process of another user. `body` gets the port that the test sends, and the process then lives until the test ends.
+rdmacomm::testing::ForkedChild another_user(uid_t user, const std::function<bool(std::uint16_t port)>& body) {
+  return rdmacomm::testing::ForkedChild([user, body](int line) {
+    std::uint16_t port = 0;
+    ASSERT_EQ(::recv(line, &port, sizeof(port), 0), static_cast<ssize_t>(sizeof(port)));
+    const bool is_done = setresuid(user, user, user) == 0 && body(port);
+    ASSERT_EQ(::send(line, &is_done, sizeof(is_done), 0), static_cast<ssize_t>(sizeof(is_done)));
+    char byte = 0;
+    (void)::recv(line, &byte, 1, 0);
+  });
+}
+
+bool run_at(const rdmacomm::testing::ForkedChild& other, std::uint16_t port) {
+  bool is_done = false;
+  EXPECT_EQ(::send(other.line(), &port, sizeof(port), 0), static_cast<ssize_t>(sizeof(port)));
+  EXPECT_EQ(::recv(other.line(), &is_done, sizeof(is_done), 0), static_cast<ssize_t>(sizeof(is_done)));
+  return is_done;
+}
+
+/// Listens at one of the names without a claim, as a hostile program does.
+std::function<bool(std::uint16_t)> listens_at_name(std::size_t which) {
+  return [which](std::uint16_t port) {
+    static UniqueFd listener;
+    listener = listen_at(listener_names(RDMA_PS_TCP, loopback_at(port))[which]);
+    return listener.valid();
+  };
+}
+
+constexpr uid_t kNobody = 65534;
+
+TEST(ListenersOfUsers, CannotClaimAnAddressOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const auto other = another_user(kNobody, [](std::uint16_t port) {
+    PortClaim claim;
+    CmAddress address = loopback_at(port);
+    return claim.take(RDMA_PS_TCP, address, false, false) == EADDRINUSE;
+  });
+  PortClaim claim;
+  CmAddress any = loopback_at(0);
+  any.gid.raw[12] = any.gid.raw[15] = 0;
+  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
+  ASSERT_EQ(claim.listen(), 0);
+  EXPECT_TRUE(run_at(other, any.port));
+}
+
+TEST(ListenersOfUsers, ThisUsersIsPreferred) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const auto hostile = another_user(kNobody, listens_at_name(0));
+  PortClaim claim;
+  CmAddress any = loopback_at(0);
+  any.gid.raw[12] = any.gid.raw[15] = 0;
+  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
+  ASSERT_EQ(claim.listen(), 0);
+  ASSERT_TRUE(run_at(hostile, any.port));
+  const UniqueFd socket = connect_to_listener(RDMA_PS_TCP, loopback_at(any.port));
+  PeerCredentials owner;
+  ASSERT_TRUE(socket && peer_credentials(socket.get(), owner));
+  EXPECT_EQ(owner.uid, 0U);
+}
+
+TEST(ListenersOfUsers, NoneIsChosenOfTwoOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const auto one = another_user(kNobody, listens_at_name(0));
+  const auto other = another_user(kNobody - 1, listens_at_name(1));
+  CmAddress any = loopback_at(0);
+  PortClaim claim;
+  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
+  claim.release();
+  ASSERT_TRUE(run_at(one, any.port));
+  EXPECT_TRUE(connect_to_listener(RDMA_PS_TCP, loopback_at(any.port))) << "it is the only one";
+  ASSERT_TRUE(run_at(other, any.port));
+  EXPECT_FALSE(connect_to_listener(RDMA_PS_TCP, loopback_at(any.port)));
+  EXPECT_EQ(errno, ECONNREFUSED);
+}
+
+TEST(ListenersOfUsers, RootsIsPreferredToAnotherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const auto hostile = another_user(kNobody, listens_at_name(0));
+  const auto initiator = another_user(kNobody - 1, [](std::uint16_t port) {
+    const UniqueFd socket = connect_to_listener(RDMA_PS_TCP, loopback_at(port));
+    PeerCredentials owner;
+    return socket && peer_credentials(socket.get(), owner) && owner.uid == 0;
+  });
+  PortClaim claim;
+  CmAddress any = loopback_at(0);
+  any.gid.raw[12] = any.gid.raw[15] = 0;
+  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
+  ASSERT_EQ(claim.listen(), 0);
+  ASSERT_TRUE(run_at(hostile, any.port));
+  EXPECT_TRUE(run_at(initiator, any.port));
 }
 
 TEST(ListenerNames, TheExactAddressIsFirst) {

@@ -2,14 +2,22 @@
 #include "softdev/cm/user_cm.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "softdev/cm/cm_scene.h"
+#include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -156,6 +164,114 @@ TEST_F(UserCmTest, AWaitingThreadReadsNoOtherFileWithTheSameNumber) {
   waiting.join();
   EXPECT_EQ(event.id, id);
   EXPECT_EQ(bytes_in(channel.fd), 1) << "that of the other file";
+}
+
+/// The files that this process has open: its pipes, sockets and other files that no path leads to.
+std::vector<std::string> anonymous_files() {
+  std::vector<std::string> found;
+  for (int fd = 3; fd < 256; ++fd) {
+    std::array<char, 64> target{};
+    const auto length = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target.data(), target.size());
+    const std::string_view name(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+    if (!name.empty() && !name.starts_with('/')) found.emplace_back(name);
+  }
+  return found;
+}
+
+TEST_F(UserCmTest, AChildKeepsNothingButTheDescriptors) {
+  channel.close();
+  const auto before = anonymous_files();
+  auto at_parent = std::make_unique<Channel>(cm);
+  const std::uint32_t id = at_parent->create(1);
+  ASSERT_EQ(at_parent->bind(id, ipv4(0)), 0) << "a port without a listener";
+  const std::uint16_t port = at_parent->port_of(id);
+  (void)at_parent->listener();
+  const auto connecting = at_parent->initiator(port);
+  ASSERT_EQ(at_parent->connect(connecting, parameters()), 0);
+  cm.before_fork();
+  const rdmacomm::testing::ForkedChild child([&](int line) {
+    cm.after_fork(true);
+    const std::size_t files = anonymous_files().size();
+    ASSERT_EQ(::send(line, &files, sizeof(files), 0), static_cast<ssize_t>(sizeof(files)));
+    char byte = 0;
+    (void)::recv(line, &byte, 1, 0);  // until the test has ended
+  });
+  cm.after_fork(false);
+  std::size_t files = 0;
+  ASSERT_EQ(::recv(child.line(), &files, sizeof(files), 0), static_cast<ssize_t>(sizeof(files)));
+  EXPECT_EQ(files, before.size() + 2) << "those of before, the program's descriptor and the line to the test";
+  at_parent->close();
+  const Channel again(cm);
+  EXPECT_EQ(again.bind(again.create(1), ipv4(port)), 0);
+}
+
+/// As fclose() does, which the device does not see.
+TEST_F(UserCmTest, AFileThatIsClosedSilentlyIsDroppedWithTheNextOpen) {
+  const std::uint32_t id = channel.listener();
+  const std::uint16_t port = channel.port_of(id);
+  const int duplicate = fcntl(channel.fd, F_DUPFD_CLOEXEC, 0);
+  ASSERT_EQ(::close(std::exchange(channel.fd, -1)), 0);
+  const Channel second(cm);
+  EXPECT_EQ(second.bind(second.create(1), ipv4(port)), EADDRINUSE) << "the program has a duplicate";
+  ASSERT_EQ(::close(duplicate), 0);
+  const Channel third(cm);
+  EXPECT_EQ(third.bind(third.create(1), ipv4(port)), 0);
+}
+
+UserCm* forking_cm = nullptr;
+
+TEST(UserCmWithSignals, AHandlerMayFork) {
+  rdmacomm::testing::ForkedChild child([](int) {
+    alarm(60);  // ends the process if it waits for itself
+    UserCm cm(DeviceIdentity{.name = "soft0"});
+    const Channel channel(cm);
+    forking_cm = &cm;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      forking_cm->before_fork();
+      forking_cm->after_fork(false);
+    };
+    action.sa_flags = SA_RESTART;
+    ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+    std::atomic<bool> is_done = false;
+    std::thread signals([&is_done, target = pthread_self()] {
+      while (!is_done) pthread_kill(target, SIGUSR1);
+    });
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(channel.destroy(channel.create(1)), 0U);
+    is_done = true;
+    signals.join();
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(UserCmTest, AnotherFileThatIsClosedNeedsNoLock) {
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  cm.before_fork();
+  cm.closed(socket.get());
+  cm.after_fork(false);
+}
+
+/// A process that becomes a daemon closes all descriptors. Their numbers then belong to other files.
+TEST(UserCmAfterClosefrom, CanBeOpenedAgain) {
+  rdmacomm::testing::ForkedChild child([](int) {
+    UserCm cm(DeviceIdentity{.name = "soft0"});
+    const auto lost = std::make_unique<Channel>(cm);
+    const std::uint16_t port = lost->port_of(lost->listener());
+    const auto connecting = lost->initiator(port);
+    ASSERT_EQ(lost->connect(connecting, parameters()), 0);
+    lost->expect(CmEventType::kConnectRequest);
+    ASSERT_EQ(close_range(3, ~0U, 0), 0);
+    lost->fd = -1;
+    std::vector<int> others;
+    for (int i = 0; i < 32; ++i) others.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const Channel channel(cm);
+    const Channel client(cm);
+    const auto listener = channel.listener();
+    ASSERT_EQ(client.connect(client.initiator(channel.port_of(listener)), parameters()), 0);
+    channel.expect(CmEventType::kConnectRequest);
+    for (const int fd : others) EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC) << "it is the program's";
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_F(UserCmTest, OptionsAreChecked) {
