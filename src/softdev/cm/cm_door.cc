@@ -20,7 +20,6 @@ namespace {
 /// An abstract name, hence the zero byte.
 constexpr char kNameWithZero[] = "\0rdmacomm/soft0/cm/door";
 const std::string kName(kNameWithZero, sizeof(kNameWithZero) - 1);
-constexpr int kLongestAnswerMs = 1000;
 // One packet with one descriptor each. The bytes say which.
 constexpr std::array<std::byte, 1> kTcp = {std::byte{'t'}};
 constexpr std::array<std::byte, 1> kRequests = {std::byte{'r'}};
@@ -30,11 +29,11 @@ bool is_own_users(int socket) noexcept {
   return peer_credentials(socket, peer) && peer.uid == geteuid();
 }
 
-/// Receives the packet `expected` with its descriptor.
+/// Receives the packet `expected` with its descriptor. EAGAIN: it has not arrived yet.
 UniqueFd receive_one(int socket, std::array<std::byte, 1> expected) noexcept {
   std::array<std::byte, 1> got{};
   UniqueFd fd;
-  const ssize_t length = receive_packet(socket, got, {}, &fd, kLongestAnswerMs);
+  const ssize_t length = receive_packet(socket, got, {}, &fd, 0);
   if (length != 1 || got != expected) {
     if (length >= 0) errno = EPROTO;
     return {};
@@ -44,23 +43,29 @@ UniqueFd receive_one(int socket, std::array<std::byte, 1> expected) noexcept {
 
 }  // namespace
 
-int CmDoor::get_from_other() {
-  const UniqueFd socket = connect_to(kName);
+int CmDoor::ask_other() {
+  UniqueFd socket = connect_at_once(kName);
+  // EAGAIN: the processes that have the door are stopped, and many others ask already.
   if (!socket) return errno;
   if (!is_own_users(socket.get())) return EADDRINUSE;
-  UniqueFd tcp = receive_one(socket.get(), kTcp);
-  if (!tcp) return errno;
-  UniqueFd requests = receive_one(socket.get(), kRequests);
-  if (!requests) return errno;
-  tcp_ = std::move(tcp);
+  asking_ = std::move(socket);
+  return EINPROGRESS;
+}
+
+int CmDoor::get_from_other() {
+  if (!tcp_of_other_) tcp_of_other_ = receive_one(asking_.get(), kTcp);
+  UniqueFd requests = tcp_of_other_ ? receive_one(asking_.get(), kRequests) : UniqueFd();
+  if (!requests) return errno == EAGAIN ? EINPROGRESS : errno;
+  tcp_ = std::move(tcp_of_other_);
   requests_ = std::move(requests);
+  asking_.reset();
   return 0;
 }
 
 int CmDoor::make(const std::optional<TcpAddresses>& addresses) {
   // The name first: it decides which of two processes makes the socket.
   UniqueFd requests = listen_at(kName);
-  if (!requests) return errno == EADDRINUSE ? EAGAIN : errno;
+  if (!requests) return errno == EADDRINUSE ? EEXIST : errno;
   TcpAddresses all;
   all.add_all();
   UniqueFd tcp = tcp_listen(kCmPort, UniqueFd(), addresses ? *addresses : all);
@@ -76,15 +81,30 @@ int CmDoor::make(const std::optional<TcpAddresses>& addresses) {
 int CmDoor::open(const std::optional<TcpAddresses>& addresses) {
   constexpr int kMaxTries = 8;  // another process may make or lose the socket meanwhile
   int error = 0;
+  if (asking_) {
+    error = get_from_other();
+    if (error == 0 || error == EINPROGRESS) return error;
+    // The other process has ended, or could not answer. Then asking again at once would be a busy loop.
+    stop_asking();
+    error = make(addresses);
+    return error == EEXIST ? EAGAIN : error;
+  }
   for (int tries = 0; tries < kMaxTries; ++tries) {
     error = make(addresses);
-    if (error == EAGAIN) error = get_from_other();
-    if (error != ECONNREFUSED && error != EPROTO) return error;
+    if (error != EEXIST) return error;
+    error = ask_other();
+    if (error != ECONNREFUSED) return error;
   }
-  return error;
+  return EAGAIN;
+}
+
+void CmDoor::stop_asking() noexcept {
+  asking_.reset();
+  tcp_of_other_.reset();
 }
 
 void CmDoor::close() noexcept {
+  stop_asking();
   tcp_.reset();
   requests_.reset();
 }

@@ -14,9 +14,10 @@ namespace rdmacomm::softdev {
 /// Threads: one at a time.
 class CmDoor {
  public:
-  /// Makes the socket, or gets it from another process. Waits for that process, at most one second.
+  /// Makes the socket, or asks another process for it. Never waits: that process may be stopped. Until it answers, or
+  /// ends, asking() is valid; readable: call open() again. Meanwhile the other process hands connections over.
   /// addresses  the addresses at which it may listen; no value: all of them
-  /// Returns  0, or an errno value. EADDRINUSE: another user's process, or another program, has the port. Listeners of
+  /// Returns  0, or an errno value. EINPROGRESS: it has asked. EAGAIN: it can neither make it nor ask now. EADDRINUSE: another user's process, or another program, has the port. Listeners of
   ///          this process are then reached from this host only.
   [[nodiscard]] int open(const std::optional<TcpAddresses>& addresses);
   [[nodiscard]] bool is_open() const noexcept { return tcp_.valid(); }
@@ -24,6 +25,7 @@ class CmDoor {
 
   /// Other hosts' connections arrive here.
   [[nodiscard]] int tcp() const noexcept { return tcp_.get(); }
+  [[nodiscard]] int asking() const noexcept { return asking_.get(); }
   /// Other processes ask here for the socket; readable: call share().
   [[nodiscard]] int requests() const noexcept { return requests_.get(); }
   /// Returns false and errno: the other process could not be accepted, and still waits, or has ended.
@@ -31,10 +33,14 @@ class CmDoor {
 
  private:
   [[nodiscard]] int make(const std::optional<TcpAddresses>& addresses);
+  [[nodiscard]] int ask_other();
   [[nodiscard]] int get_from_other();
+  void stop_asking() noexcept;
 
   UniqueFd tcp_;
   UniqueFd requests_;
+  UniqueFd asking_;
+  UniqueFd tcp_of_other_;  ///< the first part of its answer
 };
 
 }  // namespace rdmacomm::softdev

@@ -23,7 +23,8 @@ constexpr std::ptrdiff_t kMaxRemote = 64;
 constexpr std::ptrdiff_t kMaxLocal = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
-constexpr milliseconds kRest{10};         // while this process can have no more files
+constexpr milliseconds kNextTryOfDoor{1'000};
+constexpr milliseconds kRest{10};  // while this process can have no more files
 
 CmAddress target_of(const CmMessage& request) {
   CmAddress target;
@@ -127,7 +128,12 @@ int CmService::start() {
 
 void CmService::open_door() {
   if (settings_.tcp_use == TcpUse::kNever || device_.is_infiniband()) return;
-  if (!door_.is_open() && door_.open(settings_.addresses) != 0) return;
+  if (door_.is_open()) return;
+  door_retry_at_.reset();
+  const int error = door_.open(settings_.addresses);
+  if (error == EINPROGRESS) watch(door_.asking(), EPOLLIN);
+  if (error == EAGAIN) door_retry_at_ = Clock::now() + kNextTryOfDoor;
+  if (error != 0) return;
   watch(door_.tcp(), EPOLLIN);
   watch(door_.requests(), EPOLLIN);
 }
@@ -189,6 +195,7 @@ void CmService::handle(int fd) {
     wake_.clear();
     return;
   }
+  if (fd == door_.asking()) return open_door();
   if (fd == door_.tcp()) return accept_from_other_hosts();
   if (fd == door_.requests()) {
     must_rest_ = (!door_.share() && cannot_accept()) || must_rest_;
@@ -213,6 +220,7 @@ int CmService::time_to_wait(Clock::time_point now) const {
   for (const Unidentified& one : unidentified_) {
     consider(one.is_identified ? now + kNextCmTry : one.accepted_at + kLongestIntroduction);
   }
+  if (door_retry_at_) consider(*door_retry_at_);
   if (door_is_paused_) consider(now + kEnoughTime);
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - now).count();
@@ -234,6 +242,7 @@ void CmService::check_deadlines(Clock::time_point now) {
     }
     which = next;
   }
+  if (door_retry_at_ && now >= *door_retry_at_) open_door();
   if (door_is_paused_) make_room(now);
 }
 

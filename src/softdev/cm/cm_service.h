@@ -118,6 +118,7 @@ class CmService {
   bool must_rest_ = false;  ///< a connection could not be accepted
   CmDoor door_;
   bool door_is_paused_ = false;
+  std::optional<Clock::time_point> door_retry_at_;
   std::uint32_t next_number_ = 1;
   std::map<std::uint32_t, Membership> memberships_;
   std::map<std::uint32_t, std::shared_ptr<CmId>> ids_;

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "softdev/cm/cm_door.h"
 #include "softdev/cm/cm_link.h"
 #include "softdev/cm/cm_message.h"
 #include "softdev/cm/cm_scene.h"
@@ -160,6 +162,45 @@ TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
   ASSERT_TRUE(local);
   say(local, request());
   server.expect(CmEventType::kConnectRequest);
+}
+
+// ---- The door, which the processes of a user share
+
+struct CmDoorTest : ::testing::Test {
+  NetworkWithLoopback network;
+  CmDoor first;
+  CmDoor second;
+
+  void SetUp() override {
+    if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+    ASSERT_EQ(first.open({}), 0);
+    ASSERT_EQ(second.open({}), EINPROGRESS);
+  }
+};
+
+TEST_F(CmDoorTest, IsAskedForWithoutWaiting) {
+  EXPECT_EQ(second.open({}), EINPROGRESS) << "there is no answer yet";
+  EXPECT_TRUE(first.share());
+  ASSERT_TRUE(readable(second.asking(), 20'000));
+  EXPECT_EQ(second.open({}), 0);
+  EXPECT_TRUE(second.is_open());
+  EXPECT_EQ(second.asking(), -1);
+}
+
+TEST_F(CmDoorTest, IsMadeIfTheAskedProcessEnds) {
+  first.close();
+  ASSERT_TRUE(readable(second.asking(), 20'000));
+  EXPECT_EQ(second.open({}), 0);
+}
+
+TEST_F(CmDoorTest, IsAskedForLaterIfThereIsNoRoomToAsk) {
+  std::vector<std::unique_ptr<CmDoor>> others;
+  int error = EINPROGRESS;
+  for (int i = 0; i < 10'000 && error == EINPROGRESS; ++i) {
+    others.push_back(std::make_unique<CmDoor>());
+    error = others.back()->open({});
+  }
+  EXPECT_EQ(error, EAGAIN);
 }
 
 TEST_F(CmClient, WithoutAListenerGetsAnAnswer) {
