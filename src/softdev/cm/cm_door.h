@@ -17,8 +17,9 @@ class CmDoor {
   /// Makes the socket, or asks another process for it. Never waits: that process may be stopped. Until it answers, or
   /// ends, asking() is valid; readable: call open() again. Meanwhile the other process hands connections over.
   /// addresses  the addresses at which it may listen; no value: all of them
-  /// Returns  0, or an errno value. EINPROGRESS: it has asked. EAGAIN: it can neither make it nor ask now. EADDRINUSE: another user's process, or another program, has the port. Listeners of
-  ///          this process are then reached from this host only.
+  /// Returns  0, or an errno value. EINPROGRESS: it has asked. EAGAIN: it can neither make it nor ask now. EADDRINUSE:
+  ///          another user's process, or another program, has the port. Listeners of this process are then reached from
+  ///          this host only.
   [[nodiscard]] int open(const std::optional<TcpAddresses>& addresses);
   [[nodiscard]] bool is_open() const noexcept { return tcp_.valid(); }
   void close() noexcept;
