@@ -390,7 +390,7 @@ int CmId::listen(std::uint32_t backlog) {
   if (const int error = claim_.listen(); error != 0) return error;
   backlog_ = backlog == 0 || backlog > kMaxBacklog ? kMaxBacklog : backlog;
   state_ = CmState::kListening;
-  service_.open_door();
+  service_.open_host_listener();
   service_.update(*this);
   return 0;
 }

@@ -23,7 +23,7 @@ constexpr std::ptrdiff_t kMaxRemote = 64;
 constexpr std::ptrdiff_t kMaxLocal = 64;
 constexpr milliseconds kLongestIntroduction{10'000};
 constexpr milliseconds kEnoughTime{200};  // for an introduction, while others wait
-constexpr milliseconds kNextTryOfDoor{1'000};
+constexpr milliseconds kNextTryOfListener{1'000};
 constexpr milliseconds kRest{10};  // while this process can have no more files
 
 CmAddress target_of(const CmMessage& request) {
@@ -126,16 +126,16 @@ int CmService::start() {
   return start_service_thread(thread_, "soft0-cm", [this] { run(); });
 }
 
-void CmService::open_door() {
+void CmService::open_host_listener() {
   if (settings_.tcp_use == TcpUse::kNever || device_.is_infiniband()) return;
-  if (door_.is_open()) return;
-  door_retry_at_.reset();
-  const int error = door_.open(settings_.addresses);
-  if (error == EINPROGRESS) watch(door_.asking(), EPOLLIN);
-  if (error == EAGAIN) door_retry_at_ = Clock::now() + kNextTryOfDoor;
+  if (host_listener_.is_open()) return;
+  host_listener_retry_at_.reset();
+  const int error = host_listener_.open(settings_.addresses);
+  if (error == EINPROGRESS) watch(host_listener_.asking(), EPOLLIN);
+  if (error == EAGAIN) host_listener_retry_at_ = Clock::now() + kNextTryOfListener;
   if (error != 0) return;
-  watch(door_.tcp(), EPOLLIN);
-  watch(door_.requests(), EPOLLIN);
+  watch(host_listener_.tcp(), EPOLLIN);
+  watch(host_listener_.requests(), EPOLLIN);
 }
 
 void CmService::watch(int fd, std::uint32_t events) {
@@ -195,10 +195,10 @@ void CmService::handle(int fd) {
     wake_.clear();
     return;
   }
-  if (fd == door_.asking()) return open_door();
-  if (fd == door_.tcp()) return accept_from_other_hosts();
-  if (fd == door_.requests()) {
-    must_rest_ = (!door_.share() && cannot_accept()) || must_rest_;
+  if (fd == host_listener_.asking()) return open_host_listener();
+  if (fd == host_listener_.tcp()) return accept_from_other_hosts();
+  if (fd == host_listener_.requests()) {
+    must_rest_ = (!host_listener_.share() && cannot_accept()) || must_rest_;
     return;
   }
   if (const auto found = watched_.find(fd); found != watched_.end()) {
@@ -220,8 +220,8 @@ int CmService::time_to_wait(Clock::time_point now) const {
   for (const Unidentified& one : unidentified_) {
     consider(one.is_identified ? now + kNextCmTry : one.accepted_at + kLongestIntroduction);
   }
-  if (door_retry_at_) consider(*door_retry_at_);
-  if (door_is_paused_) consider(now + kEnoughTime);
+  if (host_listener_retry_at_) consider(*host_listener_retry_at_);
+  if (host_listener_is_paused_) consider(now + kEnoughTime);
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - now).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
@@ -242,8 +242,8 @@ void CmService::check_deadlines(Clock::time_point now) {
     }
     which = next;
   }
-  if (door_retry_at_ && now >= *door_retry_at_) open_door();
-  if (door_is_paused_) make_room(now);
+  if (host_listener_retry_at_ && now >= *host_listener_retry_at_) open_host_listener();
+  if (host_listener_is_paused_) make_room(now);
 }
 
 // ---- Connections that arrive
@@ -267,15 +267,15 @@ void CmService::end_unidentified(std::list<Unidentified>::iterator which) {
 void CmService::make_room(Clock::time_point now) {
   if (is_full(false) && now >= oldest(false)->accepted_at + kEnoughTime) end_unidentified(oldest(false));
   const bool is_full = this->is_full(false);
-  if (is_full != door_is_paused_) watch(door_.tcp(), is_full ? 0U : EPOLLIN);
-  door_is_paused_ = is_full;
+  if (is_full != host_listener_is_paused_) watch(host_listener_.tcp(), is_full ? 0U : EPOLLIN);
+  host_listener_is_paused_ = is_full;
 }
 
 void CmService::accept_from_other_hosts() {
   make_room(Clock::now());
-  if (door_is_paused_) return;
+  if (host_listener_is_paused_) return;
   Route back;
-  UniqueFd socket = tcp_accept(door_.tcp(), back);
+  UniqueFd socket = tcp_accept(host_listener_.tcp(), back);
   if (!socket) {
     must_rest_ = must_rest_ || cannot_accept();
     return;
@@ -401,7 +401,7 @@ void CmService::stop_without_files() noexcept {
 }
 
 void CmService::abandon() noexcept {
-  door_.close();
+  host_listener_.close();
   unidentified_.clear();
   for (const auto& [number, id] : ids_) id->abandon();
   wake_ = WakeEvent();

@@ -14,9 +14,9 @@
 #include "base/unique_fd.h"
 #include "base/wake_event.h"
 #include "softdev/cm/cm_device.h"
-#include "softdev/cm/cm_door.h"
 #include "softdev/cm/cm_id.h"
 #include "softdev/cm/cm_link.h"
+#include "softdev/cm/host_listener.h"
 #include "softdev/context/settings.h"
 #include "softdev/host/route.h"
 
@@ -57,7 +57,7 @@ class CmService {
   /// Starts the thread. Returns 0, or an errno value.
   [[nodiscard]] int start();
   /// Lets other hosts reach this process's listeners, if that is possible.
-  void open_door();
+  void open_host_listener();
   /// The identifier's sockets, or what it waits for, have changed.
   void update(CmId& id);
   /// Before one of its sockets is closed.
@@ -116,9 +116,9 @@ class CmService {
   WakeEvent wake_;
   bool stopping_ = false;
   bool must_rest_ = false;  ///< a connection could not be accepted
-  CmDoor door_;
-  bool door_is_paused_ = false;
-  std::optional<Clock::time_point> door_retry_at_;
+  HostListener host_listener_;
+  bool host_listener_is_paused_ = false;
+  std::optional<Clock::time_point> host_listener_retry_at_;
   std::uint32_t next_number_ = 1;
   std::map<std::uint32_t, Membership> memberships_;
   std::map<std::uint32_t, std::shared_ptr<CmId>> ids_;

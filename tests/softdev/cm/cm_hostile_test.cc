@@ -6,30 +6,21 @@
 
 #include <array>
 #include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "softdev/cm/cm_door.h"
 #include "softdev/cm/cm_link.h"
 #include "softdev/cm/cm_message.h"
 #include "softdev/cm/cm_scene.h"
+#include "softdev/cm/loopback_network.h"
 #include "softdev/cm/port_claim.h"
 #include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/tcp_raw_client.h"
-#include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
 constexpr ibv_gid kLoopback = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
-
-/// A network in which no other process shares the port: one that ends would take the test's connections with it.
-struct NetworkWithLoopback : testing::OwnNetwork {
-  NetworkWithLoopback() {
-    if (why_not().empty()) ip("link set lo up");
-  }
-};
 
 /// A listener, and a client that is connected to its host by TCP.
 struct CmClient : ::testing::Test {
@@ -162,45 +153,6 @@ TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
   ASSERT_TRUE(local);
   say(local, request());
   server.expect(CmEventType::kConnectRequest);
-}
-
-// ---- The door, which the processes of a user share
-
-struct CmDoorTest : ::testing::Test {
-  NetworkWithLoopback network;
-  CmDoor first;
-  CmDoor second;
-
-  void SetUp() override {
-    if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
-    ASSERT_EQ(first.open({}), 0);
-    ASSERT_EQ(second.open({}), EINPROGRESS);
-  }
-};
-
-TEST_F(CmDoorTest, IsAskedForWithoutWaiting) {
-  EXPECT_EQ(second.open({}), EINPROGRESS) << "there is no answer yet";
-  EXPECT_TRUE(first.share());
-  ASSERT_TRUE(readable(second.asking(), 20'000));
-  EXPECT_EQ(second.open({}), 0);
-  EXPECT_TRUE(second.is_open());
-  EXPECT_EQ(second.asking(), -1);
-}
-
-TEST_F(CmDoorTest, IsMadeIfTheAskedProcessEnds) {
-  first.close();
-  ASSERT_TRUE(readable(second.asking(), 20'000));
-  EXPECT_EQ(second.open({}), 0);
-}
-
-TEST_F(CmDoorTest, IsAskedForLaterIfThereIsNoRoomToAsk) {
-  std::vector<std::unique_ptr<CmDoor>> others;
-  int error = EINPROGRESS;
-  for (int i = 0; i < 10'000 && error == EINPROGRESS; ++i) {
-    others.push_back(std::make_unique<CmDoor>());
-    error = others.back()->open({});
-  }
-  EXPECT_EQ(error, EAGAIN);
 }
 
 TEST_F(CmClient, WithoutAListenerGetsAnAnswer) {

@@ -1,4 +1,4 @@
-// cm_door.h - the port at which other hosts reach the listeners of this host.
+// host_listener.h - the port at which other hosts reach the listeners of this host.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace rdmacomm::softdev {
 /// it, and gives it to the others. So it lives until the last of these processes ends, and each of them may accept a
 /// connection. A connection for a listener of another process is handed over to that process.
 /// Threads: one at a time.
-class CmDoor {
+class HostListener {
  public:
   /// Makes the socket, or asks another process for it. Never waits: that process may be stopped. Until it answers, or
   /// ends, asking() is valid; readable: call open() again. Meanwhile the other process hands connections over.

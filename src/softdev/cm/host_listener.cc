@@ -1,4 +1,4 @@
-#include "softdev/cm/cm_door.h"
+#include "softdev/cm/host_listener.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@ namespace rdmacomm::softdev {
 namespace {
 
 /// An abstract name, hence the zero byte.
-constexpr char kNameWithZero[] = "\0rdmacomm/soft0/cm/door";
+constexpr char kNameWithZero[] = "\0rdmacomm/soft0/cm/listener";
 const std::string kName(kNameWithZero, sizeof(kNameWithZero) - 1);
 // One packet with one descriptor each. The bytes say which.
 constexpr std::array<std::byte, 1> kTcp = {std::byte{'t'}};
@@ -43,16 +43,16 @@ UniqueFd receive_one(int socket, std::array<std::byte, 1> expected) noexcept {
 
 }  // namespace
 
-int CmDoor::ask_other() {
+int HostListener::ask_other() {
   UniqueFd socket = connect_at_once(kName);
-  // EAGAIN: the processes that have the door are stopped, and many others ask already.
+  // EAGAIN: the processes that have the socket are stopped, and many others ask already.
   if (!socket) return errno;
   if (!is_own_users(socket.get())) return EADDRINUSE;
   asking_ = std::move(socket);
   return EINPROGRESS;
 }
 
-int CmDoor::get_from_other() {
+int HostListener::get_from_other() {
   if (!tcp_of_other_) tcp_of_other_ = receive_one(asking_.get(), kTcp);
   UniqueFd requests = tcp_of_other_ ? receive_one(asking_.get(), kRequests) : UniqueFd();
   if (!requests) return errno == EAGAIN ? EINPROGRESS : errno;
@@ -62,7 +62,7 @@ int CmDoor::get_from_other() {
   return 0;
 }
 
-int CmDoor::make(const std::optional<TcpAddresses>& addresses) {
+int HostListener::make(const std::optional<TcpAddresses>& addresses) {
   // The name first: it decides which of two processes makes the socket.
   UniqueFd requests = listen_at(kName);
   if (!requests) return errno == EADDRINUSE ? EEXIST : errno;
@@ -78,7 +78,7 @@ int CmDoor::make(const std::optional<TcpAddresses>& addresses) {
   return 0;
 }
 
-int CmDoor::open(const std::optional<TcpAddresses>& addresses) {
+int HostListener::open(const std::optional<TcpAddresses>& addresses) {
   constexpr int kMaxTries = 8;  // another process may make or lose the socket meanwhile
   int error = 0;
   if (asking_) {
@@ -98,18 +98,18 @@ int CmDoor::open(const std::optional<TcpAddresses>& addresses) {
   return EAGAIN;
 }
 
-void CmDoor::stop_asking() noexcept {
+void HostListener::stop_asking() noexcept {
   asking_.reset();
   tcp_of_other_.reset();
 }
 
-void CmDoor::close() noexcept {
+void HostListener::close() noexcept {
   stop_asking();
   tcp_.reset();
   requests_.reset();
 }
 
-bool CmDoor::share() const noexcept {
+bool HostListener::share() const noexcept {
   const UniqueFd other(accept4(requests_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!other) return false;
   if (!is_own_users(other.get())) return true;
