@@ -45,7 +45,7 @@ UniqueFd receive_one(int socket, std::array<std::byte, 1> expected) noexcept {
 
 int CmDoor::ask_other() {
   UniqueFd socket = connect_at_once(kName);
-  // EAGAIN: the processes that have the door are stopped, and many others ask already.
+  // EAGAIN: many others ask already, because the processes that have the sockets are stopped.
   if (!socket) return errno;
   if (!is_own_users(socket.get())) return EADDRINUSE;
   asking_ = std::move(socket);

@@ -164,7 +164,7 @@ TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
   server.expect(CmEventType::kConnectRequest);
 }
 
-// ---- The door, which the processes of a user share
+// ---- The listening socket of all processes of a user
 
 struct CmDoorTest : ::testing::Test {
   NetworkWithLoopback network;
