@@ -1,6 +1,7 @@
 #include "softdev/preload/files/device_node.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <mutex>
 
 #include "base/spin_lock.h"
+#include "softdev/common/blocked_signals.h"
 
 namespace rdmacomm::softdev::preload {
 
@@ -38,7 +39,8 @@ struct Descriptor {
 constinit std::array<ServedNode, kMaxNodes> served{};
 constinit std::atomic<std::size_t> served_count{0};
 constinit std::array<Descriptor, kMaxDescriptors> descriptors{};
-constinit SpinLock lock;                // guards `descriptors`
+constinit SpinLock lock;  // guards `descriptors` and `signals_before_fork`
+constinit sigset_t signals_before_fork{};
 constinit std::atomic<int> end{0};      // no descriptor from this number on is used
 constinit std::atomic<pid_t> owner{0};  // the process that the table is of
 
@@ -47,12 +49,35 @@ bool is_own_process() noexcept {
   return owner.load(std::memory_order_relaxed) == getpid();
 }
 
+/// Holds the lock. No signal handler interrupts it: one that forks would wait for the lock.
+class Guard {
+ public:
+  Guard() noexcept { lock.lock(); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard() { lock.unlock(); }
+
+ private:
+  const BlockedSignals no_handler_;
+};
+
+void lock_for_fork() noexcept {
+  const sigset_t before = block_signals();
+  lock.lock();
+  signals_before_fork = before;
+}
+
+void unlock_after_fork() noexcept {
+  const sigset_t before = signals_before_fork;
+  lock.unlock();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 void register_for_fork() noexcept {
-  static const int registered = pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); },
-                                               [] {
-                                                 owner = getpid();
-                                                 lock.unlock();
-                                               });
+  static const int registered = pthread_atfork(lock_for_fork, unlock_after_fork, [] {
+    owner = getpid();
+    unlock_after_fork();
+  });
   (void)registered;
 }
 
@@ -151,7 +176,7 @@ int open_device_node(DeviceNode& node, int flags) noexcept {
     return -1;
   }
   register_for_fork();
-  const std::scoped_lock guard(lock);
+  const Guard guard;
   owner = getpid();
   // An earlier node may have had this number, if a bare system call closed it. The node knows, because it has just
   // returned the number again.
@@ -164,7 +189,7 @@ OpenNode find_open_node(int descriptor) noexcept {
   if (!may_be_node(descriptor) || !is_own_process()) return {};
   Notice notice;
   {
-    const std::scoped_lock guard(lock);
+    const Guard guard;
     const Descriptor found = descriptors[descriptor];
     if (found.node == nullptr) return {};
     const int error = errno;
@@ -180,7 +205,7 @@ bool remember_duplicate(int descriptor, int copy) noexcept {
   if (!may_be_node(descriptor) || !is_own_process()) return true;
   Notice notice;
   {
-    const std::scoped_lock guard(lock);
+    const Guard guard;
     const Descriptor original = descriptors[descriptor];
     if (original.node == nullptr) return true;
     if (!is_in_range(copy)) return false;
@@ -195,7 +220,7 @@ void forget_node_descriptor(int descriptor) noexcept {
   if (!may_be_node(descriptor) || !is_own_process()) return;
   Notice notice;
   {
-    const std::scoped_lock guard(lock);
+    const Guard guard;
     notice = forget_locked(descriptor);
   }
   notice.report();

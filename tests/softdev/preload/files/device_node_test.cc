@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -15,8 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -160,6 +163,40 @@ TEST_F(DeviceNodes, AChildHasTheDescriptors) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_THAT(node().closed_ones, IsEmpty());
+  close(fd);
+}
+
+std::atomic<int> forks{0};
+
+/// A handler may have interrupted its thread in a look at the table of descriptors.
+TEST_F(DeviceNodes, AHandlerMayFork) {
+  const int fd = open_it();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends the process if it waits for itself
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      const pid_t grandchild = fork();
+      if (grandchild == 0) _exit(0);
+      waitpid(grandchild, nullptr, 0);
+      ++forks;
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &action, nullptr);
+    std::thread signals([target = pthread_self()] {
+      for (int sent = 0; sent < 20; ++sent) {
+        pthread_kill(target, SIGUSR1);
+        while (forks <= sent) std::this_thread::yield();
+      }
+    });
+    bool all_written = true;
+    while (forks < 20) all_written = write(fd, "x", 1) == 1 && all_written;
+    signals.join();
+    _exit(all_written ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   close(fd);
 }
 
