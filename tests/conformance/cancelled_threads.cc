@@ -1,8 +1,8 @@
-// Cancels threads in verbs, as a program in C does. Prints what it has cancelled. Its exit status is not 0 if a thread
-// does not end, or ends in another way.
+// Cancels threads in verbs, as a program in C does, and prints the names of the verbs. If a thread does not end, or ends
+// in another way, this program ends with an exit status other than 0.
 //
-// A thread that waits for an event ends while it waits. A thread in another verb ends after it: these verbs are no
-// cancellation points, so what they have made is complete, and no lock stays locked.
+// A thread that waits for an event ends while it waits. A thread in another verb finishes the verb first. So its objects
+// are complete, and it leaves no lock locked.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>

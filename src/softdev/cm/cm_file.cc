@@ -143,7 +143,8 @@ void CmFile::silence(std::size_t count) noexcept {
   const std::size_t unwritten = std::min<std::size_t>(count, silent_);
   silent_ -= static_cast<std::uint32_t>(unwritten);
   if (count == unwritten) return;
-  // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may be others.
+  // The program's read end may wait for bytes; this one does not. Raw calls, since the program's open() and read() may
+  // be others.
   std::array<char, 32> path{};
   (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", bell_.get());
   UniqueFd reader(static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));

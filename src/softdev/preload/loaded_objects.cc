@@ -5,11 +5,12 @@
 
 #include <cstdint>
 
+#include "softdev/preload/plain_text.h"
+
 namespace rdmacomm::softdev::preload {
 namespace {
 
-// Nothing here calls a function of another library: a sanitizer's runtime looks functions up before it is ready, and its
-// versions of dl_iterate_phdr() and strcmp() do not work yet. The dynamic linker's list of objects only grows at its end,
+// Nothing here calls a function of another library, also not dl_iterate_phdr(), see plain_text.h. The dynamic linker's list of objects only grows at its end,
 // and this library and the C library are among the first, so no lock is needed.
 
 /// The parts of a loaded library's dynamic section that a lookup needs. The library's file is the system's, or the
@@ -33,13 +34,6 @@ Tables tables_of(const link_map& object) {
     if (entry->d_tag == DT_VERSYM) tables.versions = reinterpret_cast<const ElfW(Half)*>(address);
   }
   return tables;
-}
-
-bool is_equal(const char* one, const char* other) {
-  for (; *one == *other; ++one, ++other) {
-    if (*one == '\0') return true;
-  }
-  return false;
 }
 
 std::uint32_t gnu_hash(const char* name) {
@@ -77,20 +71,11 @@ void* function_of(const link_map& object, const char* name) {
   }
 }
 
-/// True if the last part of `path` is `file`.
-bool has_file_name(const char* path, const char* file) {
-  const char* last = path;
-  for (const char* at = path; *at != '\0'; ++at) {
-    if (*at == '/') last = at + 1;
-  }
-  return is_equal(last, file);
-}
-
 }  // namespace
 
 void* function_of_file(const char* file, const char* name) noexcept {
   for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
-    if (object->l_name == nullptr || !has_file_name(object->l_name, file)) continue;
+    if (object->l_name == nullptr || !is_equal(file_name(object->l_name), file)) continue;
     if (void* const found = function_of(*object, name)) return found;
   }
   return nullptr;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "softdev/preload/loaded_objects.h"
+#include "softdev/preload/plain_text.h"
 
 namespace rdmacomm::softdev::preload {
 namespace {
@@ -41,15 +42,9 @@ bool of_libibverbs(const void* function) {
   return path.substr(path.rfind('/') + 1).starts_with("libibverbs.so");  // npos + 1 is 0
 }
 
-/// Not std::string_view, whose functions call strlen() and memcmp(), see loaded_objects.cc.
-bool begins_with(const char* text, const char* start) {
-  while (*start != '\0' && *text == *start) ++text, ++start;
-  return *start == '\0';
-}
-
 /// `found`, or this library's function instead of it.
 void* corrected(void* found, const char* name) {
-  if (found == nullptr || (!begins_with(name, "ibv_") && !begins_with(name, "_ibv_"))) return found;
+  if (found == nullptr || (!preload::begins_with(name, "ibv_") && !preload::begins_with(name, "_ibv_"))) return found;
   if (!of_libibverbs(found)) return found;
   void* const own = preload::function_of_this_library(name);
   return own != nullptr ? own : found;

@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 
 #include "softdev/preload/memory/raw_memory.h"
+#include "softdev/preload/plain_text.h"
 #include "softdev/shared/own_memory.h"
 
 namespace rdmacomm::softdev::own {
@@ -13,18 +14,7 @@ constinit OwnState state;
 
 namespace {
 
-bool begins_with(const char* text, const char* start) noexcept {
-  while (*start != '\0' && *text == *start) ++text, ++start;
-  return *start == '\0';
-}
-
-const char* file_name(const char* path) noexcept {
-  const char* last = path;
-  for (; *path != '\0'; ++path) {
-    if (*path == '/') last = path + 1;
-  }
-  return last;
-}
+using preload::begins_with;
 
 /// True if a library that the object needs is libibverbs.
 bool needs_verbs(const link_map& object) noexcept {
@@ -42,11 +32,11 @@ bool needs_verbs(const link_map& object) noexcept {
 }
 
 /// A program that is linked with libibverbs uses the file from its beginning. Any other program under softdev-run, such
-/// as a shell, uses it only if it asks for devices. Like preload/loaded_objects.cc, this calls no other library.
+/// as a shell, uses it only if it asks for devices. It calls no other library, see plain_text.h.
 [[gnu::constructor]] void begin_early() noexcept {
   for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
     if (object->l_name == nullptr || object->l_ld == nullptr) continue;
-    const char* const name = file_name(object->l_name);
+    const char* const name = preload::file_name(object->l_name);
     const bool is_front = begins_with(name, "librdmacomm_softdev_preload") || begins_with(name, "libibverbs.so");
     if (!is_front && !begins_with(name, "linux-vdso") && needs_verbs(*object)) return begin();
   }
