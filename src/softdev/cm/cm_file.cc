@@ -11,11 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
 #include <utility>
+
+#include "softdev/common/folder_names.h"
 
 namespace rdmacomm::softdev {
 
@@ -36,42 +37,20 @@ void close_raw(UniqueFd& file) noexcept {
   if (file) (void)syscall(SYS_close, file.release());
 }
 
-/// Source: getdents64(2).
-struct DirectoryEntry {
-  std::uint64_t inode;
-  std::int64_t next;
-  std::uint16_t length;
-  std::uint8_t type;
-  char name[5];
-};
-
 /// True if `wanted` is true for some descriptor of this process, or if they cannot be listed. Raw calls, since the
 /// program's may be others.
 template <typename Wanted>
 bool some_descriptor(Wanted wanted) noexcept {
   UniqueFd list(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!list) return true;
-  alignas(DirectoryEntry) std::array<char, 4096> entries{};
-  for (;;) {
-    const long bytes = syscall(SYS_getdents64, list.get(), entries.data(), entries.size());
-    if (bytes <= 0) {
-      close_raw(list);
-      return bytes < 0;
-    }
-    for (long at = 0; at < bytes;) {
-      const char* const entry = entries.data() + at;
-      std::uint16_t length = 0;
-      std::memcpy(&length, entry + offsetof(DirectoryEntry, length), sizeof(length));
-      const char* const name = entry + offsetof(DirectoryEntry, name);
-      int fd = -1;
-      const bool is_number = std::from_chars(name, name + std::strlen(name), fd).ec == std::errc();
-      if (is_number && wanted(fd)) {
-        close_raw(list);
-        return true;
-      }
-      at += length;
-    }
-  }
+  bool is_found = false;
+  const bool is_complete = for_each_name(list.get(), [&](const char* name, unsigned char /*type*/) {
+    int fd = -1;
+    const bool is_number = std::from_chars(name, name + std::strlen(name), fd).ec == std::errc();
+    is_found = is_found || (is_number && wanted(fd));
+  });
+  close_raw(list);
+  return is_found || !is_complete;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
+#include "softdev/common/folder_names.h"
 #include "softdev/preload/files/view_path.h"
 #include "softdev/shared/private_folder.h"
 
@@ -30,36 +31,6 @@ constexpr int kNameDigits = 16;
 /// Programs use small descriptor numbers for files of their own, and expect the next one to be free.
 constexpr int kHighDescriptor = 512;
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
-/// As in getdents64(2); the C library has no declaration.
-struct FolderEntry {
-  std::uint64_t inode;
-  std::int64_t offset;
-  unsigned short length;
-  unsigned char type;
-  char name[1];
-};
-
-/// Calls `act(name, type)` for each entry of a folder, except "." and "..", without memory from malloc().
-/// Returns  the number of entries.
-template <typename Act>
-int for_each_name(int folder, Act act) noexcept {
-  alignas(FolderEntry) char buffer[1024];
-  int found = 0;
-  (void)lseek(folder, 0, SEEK_SET);
-  for (;;) {
-    const long bytes = syscall(SYS_getdents64, folder, buffer, sizeof(buffer));
-    if (bytes <= 0) return found;
-    for (long at = 0; at < bytes;) {
-      const auto* const entry = reinterpret_cast<const FolderEntry*>(buffer + at);
-      at += entry->length;
-      const char* const name = buffer + (reinterpret_cast<const char*>(&entry->name) - buffer);
-      if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0) continue;
-      ++found;
-      act(name, entry->type);
-    }
-  }
-}
 
 /// Removes a folder and its content. Returns false: not all of it can be removed.
 bool remove_folder(int parent, const char* name, int depth = 0) noexcept {
@@ -179,7 +150,7 @@ void move_up(UniqueFd& descriptor) noexcept {
 }
 
 void remove_leftovers(int base, const char* except) noexcept {
-  for_each_name(base, [=](const char* name, unsigned char /*type*/) {
+  (void)for_each_name(base, [=](const char* name, unsigned char /*type*/) {
     if (std::strcmp(name, except) != 0) remove_if_unused(base, name);
   });
 }
