@@ -105,12 +105,7 @@ TEST(CmConnection, IsMadeAgainIfAProcessEndsBeforeItHandsItOver) {
   const Channel client(cm);
   const Channel server(cm);
   const std::uint32_t before = server.listener();
-  CmAddress target;
-  target.family = AF_INET;
-  target.gid.raw[10] = target.gid.raw[11] = 0xff;
-  target.gid.raw[12] = 127;
-  target.gid.raw[15] = 1;
-  target.port = server.port_of(before);
+  const CmAddress target = loopback_at(server.port_of(before));
   (void)server.destroy(before);
   UniqueFd ending = listen_at(listener_names(RDMA_PS_TCP, target).front());
   ASSERT_TRUE(ending);

@@ -54,13 +54,7 @@ struct CmClient : ::testing::Test {
     return message;
   }
   /// Where processes of this host reach the listener.
-  [[nodiscard]] CmAddress local_target() const {
-    CmAddress target;
-    target.family = AF_INET;
-    target.gid = kLoopback;
-    target.port = server.port_of(listener);
-    return target;
-  }
+  [[nodiscard]] CmAddress local_target() const { return loopback_at(server.port_of(listener)); }
   /// The server must close the connection, and the program must not notice anything.
   void expect_refusal(const CmMessage& message) {
     say(socket, message);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "softdev/cm/cm_address.h"
 #include "softdev/cm/cm_file.h"
 #include "softdev/cm/user_cm.h"
 #include "softdev/verbs/raw_verbs.h"
@@ -26,6 +27,15 @@ inline sockaddr_in ipv4(std::uint16_t port, const char* address = "127.0.0.1") {
   made.sin_port = htons(port);
   inet_pton(AF_INET, address, &made.sin_addr);
   return made;
+}
+
+/// 127.0.0.1
+inline CmAddress loopback_at(std::uint16_t port) {
+  CmAddress target;
+  target.family = AF_INET;
+  target.port = port;
+  target.gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+  return target;
 }
 
 /// Connection parameters with these private bytes.

@@ -64,14 +64,6 @@ TEST_F(PortClaims, OfAnotherProcessCount) {
 
 // ---- Listeners of other users
 
-CmAddress loopback_at(std::uint16_t port) {
-  CmAddress target;
-  target.family = AF_INET;
-  target.port = port;
-  target.gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
-  return target;
-}
-
 /// A process of another user. `body` gets the port that the test sends, and the process then lives until the test ends.
 rdmacomm::testing::ForkedChild another_user(uid_t user, const std::function<bool(std::uint16_t port)>& body) {
   return rdmacomm::testing::ForkedChild([user, body](int line) {
@@ -102,29 +94,34 @@ std::function<bool(std::uint16_t)> listens_at_name(std::size_t which) {
 
 constexpr uid_t kNobody = 65534;
 
-TEST(ListenersOfUsers, CannotClaimAnAddressOfAnotherUser) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+struct ListenersOfUsers : ::testing::Test {
+  PortClaim claim;
+  CmAddress any = loopback_at(0);
+
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  }
+  /// This user's listener, at a port that `any` then has.
+  void listen_at_all_addresses() {
+    any.gid.raw[12] = any.gid.raw[15] = 0;
+    ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
+    ASSERT_EQ(claim.listen(), 0);
+  }
+};
+
+TEST_F(ListenersOfUsers, CannotClaimAnAddressOfAnotherUser) {
   const auto other = another_user(kNobody, [](std::uint16_t port) {
     PortClaim claim;
     CmAddress address = loopback_at(port);
     return claim.take(RDMA_PS_TCP, address, false, false) == EADDRINUSE;
   });
-  PortClaim claim;
-  CmAddress any = loopback_at(0);
-  any.gid.raw[12] = any.gid.raw[15] = 0;
-  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
-  ASSERT_EQ(claim.listen(), 0);
+  ASSERT_NO_FATAL_FAILURE(listen_at_all_addresses());
   EXPECT_TRUE(run_at(other, any.port));
 }
 
-TEST(ListenersOfUsers, ThisUsersIsPreferred) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+TEST_F(ListenersOfUsers, ThisUsersIsPreferred) {
   const auto hostile = another_user(kNobody, listens_at_name(0));
-  PortClaim claim;
-  CmAddress any = loopback_at(0);
-  any.gid.raw[12] = any.gid.raw[15] = 0;
-  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
-  ASSERT_EQ(claim.listen(), 0);
+  ASSERT_NO_FATAL_FAILURE(listen_at_all_addresses());
   ASSERT_TRUE(run_at(hostile, any.port));
   const UniqueFd socket = connect_to_listener(RDMA_PS_TCP, loopback_at(any.port));
   PeerCredentials owner;
@@ -132,12 +129,9 @@ TEST(ListenersOfUsers, ThisUsersIsPreferred) {
   EXPECT_EQ(owner.uid, 0U);
 }
 
-TEST(ListenersOfUsers, NoneIsChosenOfTwoOthers) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+TEST_F(ListenersOfUsers, NoneIsChosenOfTwoOthers) {
   const auto one = another_user(kNobody, listens_at_name(0));
   const auto other = another_user(kNobody - 1, listens_at_name(1));
-  CmAddress any = loopback_at(0);
-  PortClaim claim;
   ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
   claim.release();
   ASSERT_TRUE(run_at(one, any.port));
@@ -147,19 +141,14 @@ TEST(ListenersOfUsers, NoneIsChosenOfTwoOthers) {
   EXPECT_EQ(errno, ECONNREFUSED);
 }
 
-TEST(ListenersOfUsers, RootsIsPreferredToAnotherUsers) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+TEST_F(ListenersOfUsers, RootsIsPreferredToAnotherUsers) {
   const auto hostile = another_user(kNobody, listens_at_name(0));
   const auto initiator = another_user(kNobody - 1, [](std::uint16_t port) {
     const UniqueFd socket = connect_to_listener(RDMA_PS_TCP, loopback_at(port));
     PeerCredentials owner;
     return socket && peer_credentials(socket.get(), owner) && owner.uid == 0;
   });
-  PortClaim claim;
-  CmAddress any = loopback_at(0);
-  any.gid.raw[12] = any.gid.raw[15] = 0;
-  ASSERT_EQ(claim.take(RDMA_PS_TCP, any, false, false), 0);
-  ASSERT_EQ(claim.listen(), 0);
+  ASSERT_NO_FATAL_FAILURE(listen_at_all_addresses());
   ASSERT_TRUE(run_at(hostile, any.port));
   EXPECT_TRUE(run_at(initiator, any.port));
 }
