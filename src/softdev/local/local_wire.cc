@@ -13,6 +13,7 @@
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/null_memory.h"
 #include "softdev/memory/requests.h"
+#include "softdev/shared/arrival_stamp.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/hazard.h"
 
@@ -199,7 +200,7 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   head.status = static_cast<std::uint8_t>(status);
   head.opcode = static_cast<std::uint8_t>((write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) - IBV_WC_RECV);
   head.flags = publish_flags(wr.opcode);
-  head.eager = eager;
+  head.contents = eager ? SlotContents::kEager : 0;
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
   if (srq_.shared != nullptr) {
@@ -208,6 +209,12 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
     SharedReceive::entry(slot) = target.claimed - 1;
     std::atomic_signal_fence(std::memory_order_release);
     target.claimed = 0;
+  }
+  const Stamping how = target.stamping.load(std::memory_order_relaxed);
+  // A message that takes the place of the stamp was begun before the queue had another queue pair.
+  if (how != Stamping::kNone && (!eager || bytes <= InSlot::kStampedEagerBytes)) {
+    slot.stamp() = draw_stamp(*remote_->recv_cq, how);
+    head.contents |= SlotContents::kStamped;
   }
   slot.head.store(head, std::memory_order_release);
   next_line_ = &view_.slot(target.taken);
@@ -345,14 +352,20 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
   return 0;
 }
 
+RDMACOMM_HOT_INLINE bool LocalWire::fits_in_slot(std::uint32_t bytes) const noexcept {
+  if (bytes > eager_bytes_) return false;
+  return bytes <= InSlot::kStampedEagerBytes || target_->stamping.load(std::memory_order_relaxed) == Stamping::kNone;
+}
+
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
-  if (bytes <= eager_bytes_ && bytes <= recv_floor_->load(std::memory_order_relaxed)) {
+  const bool fits = fits_in_slot(bytes);
+  if (fits && bytes <= recv_floor_->load(std::memory_order_relaxed)) {
     gather(wr.sg_list, wr.num_sge, view_.slot(target_->taken).payload);
     publish(wr, IBV_WC_SUCCESS, bytes, true);
     return ExecResult::done(bytes);
   }
-  return bytes <= eager_bytes_ ? hand_over(wr, bytes) : place(wr, bytes);
+  return fits ? hand_over(wr, bytes) : place(wr, bytes);
 }
 
 /// A short message, while the queue has some shorter receive: checks the entry of this receive. That costs one cache

@@ -126,6 +126,7 @@ class LocalWire final : public Wire {
   /// false: the WRITE is a different one, or the registrations have changed. Then nothing was done.
   [[nodiscard]] bool write_again(const ibv_send_wr& wr) noexcept;
   [[gnu::noinline]] ExecResult exec_otherwise(const ibv_send_wr& wr) noexcept;
+  [[nodiscard]] bool fits_in_slot(std::uint32_t bytes) const noexcept;
   [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;

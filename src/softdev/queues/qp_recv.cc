@@ -53,10 +53,12 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     ++position;
   }
   if (error != 0) *bad = wr;
+  const bool failed = has_failed();
+  if (failed) posted_late_stamp_.store(recv_queue_.draw_failure_stamp(), std::memory_order_relaxed);
   recv_posted_.store(position, std::memory_order_release);
   view_.shared->posted.store(position, std::memory_order_release);
   // In ERR the next poll flushes the receive, so a sleeping thread must be woken.
-  if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) recv_queue_.notify(true);
+  if (failed || has_failed()) recv_queue_.notify(true);
   return error;
 }
 
@@ -74,7 +76,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, 
                                              ibv_wc& wc) noexcept {
   const std::uint32_t place = position & view_.mask;
   wc.wr_id = receives_.wr_id(place);
-  if (head.eager != 0) {
+  if ((head.contents & SlotContents::kEager) != 0) {
     if (!copy_eager(slot, wc.byte_len, receives_.slices(place), memory())) wc.status = IBV_WC_LOC_PROT_ERR;
   } else if (wc.byte_len > receives_.room(place)) [[unlikely]] {
     check_length(wc);
@@ -84,7 +86,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, 
 /// The same for a shared receive.
 void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept {
   wc.wr_id = srq_->wr_id(entry);
-  if (head.eager != 0) {
+  if ((head.contents & SlotContents::kEager) != 0) {
     if (!copy_eager(slot, wc.byte_len, srq_->slices(entry), srq_->memory())) wc.status = IBV_WC_LOC_PROT_ERR;
   } else if (wc.byte_len > srq_->room(entry)) {
     check_length(wc);
@@ -181,7 +183,18 @@ bool SoftQp::can_flush(std::uint32_t position) const noexcept {
   return position != recv_posted_.load(std::memory_order_acquire) && !initiators_.may_be_at_work();
 }
 
-int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
+bool SoftQp::flushes_receive() const noexcept {
+  return srq_ == nullptr && has_failed() && can_flush(recv_polled_.load(std::memory_order_relaxed));
+}
+
+std::uint64_t SoftQp::flush_stamp() const noexcept {
+  const std::uint32_t place = recv_polled_.load(std::memory_order_relaxed);
+  const bool late = static_cast<std::int32_t>(place - posted_at_failure_.load(std::memory_order_relaxed)) >= 0;
+  return (late ? posted_late_stamp_ : failure_stamp_).load(std::memory_order_relaxed);
+}
+
+template <typename Due>
+RDMACOMM_HOT_INLINE int SoftQp::poll_while(Due&& due, int count, ibv_wc* out) noexcept {
   std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
   int found = 0;
   while (found < count) {
@@ -193,11 +206,14 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
       if (!can_flush(position)) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
+      if (!due(flush_stamp())) break;
       out[found] = {};
       out[found].wr_id = receives_.wr_id(position & view_.mask);
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;
+    } else if (!due(stamp_of(slot).value_or(0))) {
+      break;
     } else if (!deliver(slot, head, position, out[found])) {
       // The message is invalid, which initiators of this device never cause, and it uses no receive. With a shared
       // receive queue, skips its slot.
@@ -211,6 +227,15 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
     recv_polled_.store(++position, std::memory_order_release);
   }
   return found;
+}
+
+int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
+  return poll_while([](std::uint64_t) { return true; }, count, out);
+}
+
+int SoftQp::poll_receives_before(std::uint64_t end, int count, ibv_wc* out) noexcept {
+  bool first = true;
+  return poll_while([&](std::uint64_t stamp) { return std::exchange(first, false) || stamp < end; }, count, out);
 }
 
 }  // namespace rdmacomm::softdev

@@ -271,9 +271,19 @@ void SoftQp::fail_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) != IBV_QPS_RESET) enter_error_locked();
 }
 
+/// Before the state changes.
+void SoftQp::stamp_failure() noexcept {
+  const std::uint64_t stamp = recv_queue_.draw_failure_stamp();
+  failure_stamp_.store(stamp, std::memory_order_relaxed);
+  posted_late_stamp_.store(stamp, std::memory_order_relaxed);
+  posted_at_failure_.store(recv_posted_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
 void SoftQp::enter_error_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  stamp_failure();
   end_link(*view_.shared, state_, await_visibility);
+  recv_queue_.note_failure();
   qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
   if (initiators_.is_busy()) {
     premises_.stragglers.suspect(as_initiator_target());
@@ -366,6 +376,7 @@ void SoftQp::forget_life() {
 /// life.
 void SoftQp::stay_in_error() {
   const std::scoped_lock guard(send_lock_);
+  stamp_failure();
   state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
   qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
   flush_pending();

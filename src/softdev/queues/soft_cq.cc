@@ -50,16 +50,24 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
     fail_locked();
   if (failed_) [[unlikely]]
     return -1;
-  const std::size_t queues = senders_.size() + receivers_.size();
+  if (std::exchange(receives_first_, false)) [[unlikely]] {
+    const int found = poll_receives(count, out);
+    return found + poll_sends(count - found, out + found);
+  }
+  const int found = poll_sends(count, out);
+  // Otherwise an application that polls as often as it sends would get no receives.
+  receives_first_ = found == count && count > 0;
+  return found + poll_receives(count - found, out + found);
+}
+
+int SoftCq::poll_sends(int count, ibv_wc* out) noexcept {
+  const std::size_t queues = senders_.size();
   int found = 0;
   if (next_ >= queues) next_ = 0;  // queue pairs were detached since
   std::size_t last = next_;
   for (std::size_t i = 0; i < queues && found < count; ++i) {
-    std::size_t at = next_ + i;
-    if (at >= queues) at -= queues;
-    SoftQp* const qp = at < senders_.size() ? senders_[at] : receivers_[at - senders_.size()];
-    const int of_this = at < senders_.size() ? qp->poll_sends(count - found, out + found)
-                                             : qp->poll_receives(count - found, out + found);
+    const std::size_t at = next_ + i < queues ? next_ + i : next_ + i - queues;
+    const int of_this = senders_[at]->poll_sends(count - found, out + found);
     if (of_this > 0) last = at;
     found += of_this;
   }
@@ -67,6 +75,12 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
   // idle ones would be first more often than others.
   next_ = last + 1;
   return found;
+}
+
+int SoftCq::poll_receives(int count, ibv_wc* out) noexcept {
+  if (count <= 0 || receivers_.empty()) return 0;
+  if (receivers_.size() > 1) return arrivals_.poll(count, out);
+  return receivers_.front()->poll_receives(count, out);
 }
 
 /// Counts the waiting completions; may stop at `enough`.
@@ -120,6 +134,7 @@ void SoftCq::attach_sender(SoftQp& qp) {
 void SoftCq::attach_receiver(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   receivers_.push_back(&qp);
+  note_receivers_locked();
   count_possible_locked();
 }
 
@@ -127,7 +142,13 @@ void SoftCq::detach(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   std::erase(senders_, &qp);
   std::erase(receivers_, &qp);
+  note_receivers_locked();
   count_possible_locked();
+}
+
+void SoftCq::note_receivers_locked() {
+  if (receivers_.size() > 1) return arrivals_.set_queue_pairs(receivers_, best_stamping());
+  for (SoftQp* const qp : receivers_) qp->stamp_messages(Stamping::kNone);
 }
 
 void SoftCq::count_possible_locked() {

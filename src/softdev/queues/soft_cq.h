@@ -10,6 +10,7 @@
 #include "base/spin_lock.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/memory/soft_pd.h"
+#include "softdev/queues/arrival_order.h"
 #include "softdev/queues/cq_cursor.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/layout.h"
@@ -37,6 +38,8 @@ struct SoftChannel : ibv_comp_channel {
 /// completions in their inbound slots. poll() merges them. So two processes never share a completion queue, and no
 /// completion is lost. If more completions wait than its depth, it fails like the queue of a hardware device that has
 /// no room.
+/// Receive completions come in the order in which their messages arrived, no matter at which queue pair: see
+/// ArrivalOrder. Send completions come in the order of each queue pair.
 /// Threads: any.
 class SoftCq : public ibv_cq_ex {
  public:
@@ -61,6 +64,12 @@ class SoftCq : public ibv_cq_ex {
   void notify(bool solicited) noexcept {
     if (channel != nullptr) fire(*shared_, channel->fd, solicited);
   }
+
+  // For a receiver that fails. They may be called while a poll is in progress.
+  /// The stamp of its flushed receives.
+  [[nodiscard]] std::uint64_t draw_failure_stamp() noexcept { return draw_stamp(*shared_, best_stamping()); }
+  /// Call it after the state has changed.
+  void note_failure() noexcept { arrivals_.note_failure(); }
 
   void attach_sender(SoftQp& qp);
   void attach_receiver(SoftQp& qp);
@@ -95,11 +104,14 @@ class SoftCq : public ibv_cq_ex {
 
  private:
   int poll_here(int count, ibv_wc* out) noexcept;
+  int poll_sends(int count, ibv_wc* out) noexcept;
+  int poll_receives(int count, ibv_wc* out) noexcept;
   /// True if more completions wait than the depth. They are counted only if their maximum exceeds the depth.
   [[nodiscard]] bool overruns_locked() const noexcept {
     return possible_ > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
   }
   void count_possible_locked();
+  void note_receivers_locked();
   void fail_locked() noexcept;
   [[nodiscard]] int count_waiting_locked(int enough) const noexcept;
 
@@ -111,10 +123,12 @@ class SoftCq : public ibv_cq_ex {
   SpinLock lock_;
   std::vector<SoftQp*> senders_;
   std::vector<SoftQp*> receivers_;
+  ArrivalOrder arrivals_;       // of the receivers, if there are several
   std::uint64_t possible_ = 0;  // maximum number of completions that can wait at a time
   bool may_overrun_ = true;
   bool failed_ = false;
-  std::size_t next_ = 0;            // start of the next poll, so that each queue pair gets its turn
+  bool receives_first_ = false;     // at the next poll
+  std::size_t next_ = 0;            // sender at which the next poll begins, so that each gets its turn
   std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, like comp_events_completed
 };
 

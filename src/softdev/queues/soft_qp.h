@@ -25,6 +25,7 @@
 #include "softdev/queues/qp_initiators.h"
 #include "softdev/queues/qp_tcp.h"
 #include "softdev/queues/request_builder.h"
+#include "softdev/shared/arrival_stamp.h"
 #include "softdev/shared/layout.h"
 #include "softdev/shared/shared_file.h"
 
@@ -123,6 +124,21 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   // qp_recv.cc
   int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
   int poll_receives(int count, ibv_wc* out) noexcept;
+  /// Polls the first receive, and those after it with a stamp before `end`.
+  int poll_receives_before(std::uint64_t end, int count, ibv_wc* out) noexcept;
+  /// The next message that poll_receives() will return, once it has arrived. Called under the completion queue's lock.
+  [[nodiscard]] NextMessage next_message() const noexcept {
+    const std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+    return {&view_.slot(position), position + 1};
+  }
+  /// In ERR: true if poll_receives() will flush a receive because no message waits.
+  [[nodiscard]] bool flushes_receive() const noexcept;
+  [[nodiscard]] bool has_failed() const noexcept { return state_.load(std::memory_order_seq_cst) == IBV_QPS_ERR; }
+  /// The stamp of the receive that is flushed next: when the queue pair failed, or when the receive was posted, if that
+  /// was later.
+  [[nodiscard]] std::uint64_t flush_stamp() const noexcept;
+  /// How messages get their stamps from now on.
+  void stamp_messages(Stamping how) noexcept { view_.shared->stamping.store(how, std::memory_order_relaxed); }
   /// The registration with this key has ended. If a posted receive uses it, senders must check this receive before they
   /// hand over a message.
   void expect_refusal(std::uint32_t key) noexcept;
@@ -189,6 +205,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
+  void stamp_failure() noexcept;
   void fail_locked() noexcept;
   void fail_sends_locked() noexcept;
   [[nodiscard]] std::unique_ptr<Wire> make_wire(int& error);
@@ -235,6 +252,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   /// Returns  false: the slot names a receive that is not posted. Then the slot is ignored.
   [[nodiscard]] bool deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
   [[nodiscard, gnu::noinline]] bool can_flush(std::uint32_t position) const noexcept;
+  /// Polls receives while due() is true for their stamps.
+  template <typename Due>
+  int poll_while(Due&& due, int count, ibv_wc* out) noexcept;
   static void check_length(ibv_wc& wc) noexcept;
   void name_sender(InSlot& slot, ibv_wc& wc) const noexcept;
   /// A receive failed that a message to queue pair `qpn` took: this queue pair, or one whose messages arrive here.
@@ -290,6 +310,10 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   ReceiveTable receives_;
   alignas(64) std::atomic<std::uint32_t> recv_posted_{0};
   alignas(64) std::atomic<std::uint32_t> recv_polled_{0};
+  // The stamps of flushed receives: of those posted before the failure, and of those after it.
+  std::atomic<std::uint64_t> failure_stamp_{0};
+  std::atomic<std::uint64_t> posted_late_stamp_{0};
+  std::atomic<std::uint32_t> posted_at_failure_{0};
 
   QpInitiators initiators_{*this};
   QpTcp tcp_;

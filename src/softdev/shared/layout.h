@@ -15,7 +15,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 14;
+inline constexpr std::uint32_t kLayoutVersion = 15;
 inline constexpr std::size_t kPage = 4096;
 
 /// The memfd of the target that contains a registered range, so that an initiator can map it.
@@ -60,11 +60,15 @@ struct alignas(64) MrEntry {
 };
 static_assert(sizeof(MrEntry) == 64);
 
-/// The part of a completion queue that initiators access: its arming state.
+/// How the messages for a completion queue get their stamps, see arrival_stamp.h.
+enum class Stamping : std::uint32_t { kNone = 0, kByClock = 1, kByCounter = 2 };
+
+/// The part of a completion queue that initiators access: its arming state, and the order of its messages.
 struct alignas(64) CqShared {
   enum Arm : std::uint32_t { kNot = 0, kSolicitedOnly = 1, kAny = 2 };
   std::atomic<std::uint32_t> armed;
   std::atomic<std::uint32_t> pending_events;  ///< fired and not yet taken by get_cq_event
+  std::atomic<std::uint64_t> stamps;          ///< number of stamps drawn, see draw_stamp()
 };
 
 /// The destination of a write by address: the list of ranges for the initiator's system call, in the order in which the
@@ -100,6 +104,7 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
   std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are dropped
   std::atomic<std::uint32_t> life;         ///< 1 plus the number of RESETs: an old failure does not affect a new life
+  std::atomic<Stamping> stamping;          ///< not kNone: its completion queue is also that of other queue pairs
   // The target writes this at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // The initiator writes these.
@@ -157,6 +162,12 @@ enum class Service : std::uint8_t { kXrc = 1, kReliable, kUnreliable, kDatagram,
          std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
+/// Parts of an inbound slot that not every message fills.
+enum SlotContents : std::uint8_t {
+  kEager = 1,    ///< the payload is in the slot; poll_cq copies it out
+  kStamped = 2,  ///< the stamp is valid
+};
+
 /// The first word of an inbound slot. It is published last and by one store: a reader that sees its sequence sees the
 /// whole slot.
 struct alignas(8) SlotHead {
@@ -164,7 +175,7 @@ struct alignas(8) SlotHead {
   std::uint8_t status;     ///< ibv_wc_status of the receive
   std::uint8_t opcode;     ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
   std::uint8_t flags;      ///< ibv_wc_flags
-  std::uint8_t eager;      ///< payload is in the slot; poll_cq copies it out
+  std::uint8_t contents;   ///< SlotContents
 };
 static_assert(sizeof(SlotHead) == 8);
 
@@ -173,17 +184,22 @@ static_assert(sizeof(SlotHead) == 8);
 /// the line, so it may take the line away between any two stores.
 struct alignas(64) InSlot {
   static constexpr std::size_t kEagerBytes = 48;
+  static constexpr std::size_t kStampedEagerBytes = kEagerBytes - sizeof(std::uint64_t);
   std::atomic<SlotHead> head;
   std::uint32_t bytes;
   __be32 immediate;
-  std::byte payload[kEagerBytes];
+  alignas(8) std::byte payload[kEagerBytes];
+  /// See draw_stamp(). It takes the end of the payload.
+  [[nodiscard]] std::uint64_t& stamp() noexcept {
+    return *reinterpret_cast<std::uint64_t*>(payload + kStampedEagerBytes);
+  }
 };
 static_assert(sizeof(InSlot) == 64 && std::atomic<SlotHead>::is_always_lock_free);
 
-/// In a queue pair with a shared receive queue, the last bytes of an inbound slot are the number of the entry that the
-/// message took.
+/// In a queue pair with a shared receive queue, the number of the entry that the message took. It lies in the slot
+/// before the stamp.
 struct SharedReceive {
-  static constexpr std::size_t kEagerBytes = InSlot::kEagerBytes - sizeof(std::uint32_t);
+  static constexpr std::size_t kEagerBytes = InSlot::kStampedEagerBytes - sizeof(std::uint32_t);
   [[nodiscard]] static std::uint32_t& entry(InSlot& slot) noexcept {
     return *reinterpret_cast<std::uint32_t*>(slot.payload + kEagerBytes);
   }

@@ -34,7 +34,7 @@ struct Seen {
     const SlotHead head = remote->view.slot(position).head.load();
     EXPECT_EQ(head.sequence, position + 1);
     ++position;
-    return head.eager != 0;
+    return (head.contents & SlotContents::kEager) != 0;
   }
   void poll(std::uint32_t bytes) {
     const ibv_wc wc = pair.b.next();
@@ -111,7 +111,7 @@ TEST(Eager, ASharedQueueForgetsToo) {
     EXPECT_EQ(initiator.next().status, IBV_WC_SUCCESS);
     EXPECT_EQ(target.next().status, IBV_WC_SUCCESS);
   }
-  EXPECT_NE(remote->view.slot(1).head.load().eager, 0);
+  EXPECT_NE(remote->view.slot(1).head.load().contents & SlotContents::kEager, 0);
   ASSERT_EQ(post_shared_receive(srq.get(), 3, to.slice(0, 64)), 0);
   EXPECT_EQ(remote->srq.shared->recv_floor.load(), 64U);
 }
