@@ -155,19 +155,20 @@ class Fabrics(ConnectedPrograms):
 
 
 class FabricsOnInfiniband(ConnectedPrograms):
+    run_options = ("--link-layer=ib",)
+
     def test_udpong(self):
         """It uses address handles without a GRH, which RoCE does not have. Its server serves until it is killed."""
         address = own_address()
         if address == "127.0.0.1":
             self.skipTest("this host has no address but a loopback one")
         port = self.port()
-        options = ("--link-layer=ib",)
-        server = self.start_in((), "udpong", "-b", address, "-p", port, run_options=options)
+        server = self.start_in((), "udpong", "-b", address, "-p", port)
         out = ""
         while "custom" not in out:  # until the server has its socket, datagrams get no answer
             self.assertIsNone(server.poll())
-            out = self.start_in((), "timeout", "2", "udpong", "-s", address, "-p", port, "-S", "1000", "-C", "100",
-                                run_options=options).communicate(timeout=SECONDS)[0]
+            out = self.start_in((), "timeout", "2", "udpong", "-s", address, "-p", port, "-S", "1000",
+                                "-C", "100").communicate(timeout=SECONDS)[0]
         self.assertRegex(out, r"custom +1000 +100 ")
 
 

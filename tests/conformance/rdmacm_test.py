@@ -29,9 +29,10 @@ class ConnectedPrograms(ForeignProgramTest):
     address = "127.0.0.1"
     as_server = ()
     as_client = ()
+    run_options = ()
 
-    def start_in(self, where, *arguments, run_options=()):
-        process = subprocess.Popen([*where, RUN, *run_options, *arguments], stdin=subprocess.DEVNULL,
+    def start_in(self, where, *arguments):
+        process = subprocess.Popen([*where, RUN, *self.run_options, *arguments], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(self.end, process)
         return process
@@ -42,10 +43,10 @@ class ConnectedPrograms(ForeignProgramTest):
                 return
         self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
 
-    def run_both(self, server, client, port, run_options=()):
-        listening = self.start_in(self.as_server, *server, run_options=run_options)
+    def run_both(self, server, client, port):
+        listening = self.start_in(self.as_server, *server)
         self.wait_for_listener(listening, port)
-        out = self.output(self.start_in(self.as_client, *client, run_options=run_options))
+        out = self.output(self.start_in(self.as_client, *client))
         return out, self.output(listening)
 
     def port(self):
@@ -129,13 +130,6 @@ class RdmacmPrograms(ConnectedPrograms):
         self.assertIn("RDMA_CM_EVENT_REJECTED, error 8", out)
 
 
-class RdmacmOnInfiniband(ConnectedPrograms):
-    def test_rping(self):
-        port = self.port()
-        common = ("rping", "-a", self.address, "-p", port, "-C", "20", "-V")
-        self.run_both((*common, "-s"), (*common, "-c"), port, run_options=("--link-layer=ib",))
-
-
 class Udaddy(ConnectedPrograms):
     def test_udaddy(self):
         port = "7174"  # it has no option for it
@@ -160,6 +154,15 @@ class RdmacmDatagrams(Udaddy):
 
     def own_address(self, _host, group):
         return "::1" if ":" in group else self.address
+
+
+class RdmacmOnInfiniband(RdmacmDatagrams):
+    run_options = ("--link-layer=ib",)
+
+    def test_rping(self):
+        port = self.port()
+        common = ("rping", "-a", self.address, "-p", port, "-C", "20", "-V")
+        self.run_both((*common, "-s"), (*common, "-c"), port)
 
 
 class BetweenHosts:

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/unique_fd.h"
+#include "softdev/common/fnv1a.h"
 #include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
@@ -96,6 +97,36 @@ std::size_t write_address(const CmAddress& address, std::uint16_t port_space, so
     std::memcpy(&to, &ipv6, sizeof(ipv6));
   }
   return length_of(address.family);
+}
+
+ibv_gid infiniband_group(const CmAddress& group, bool for_udp) noexcept {
+  const std::uint8_t* const address = group.gid.raw;
+  // A group of connection management: 0xff, flags and scope, and this signature.
+  const bool is_mapped = address[0] == 0xff && address[1] >> 4 == 1 && address[2] == 0xa0 && address[3] == 0x1b;
+  if (group.family == AF_IB || (group.family == AF_INET6 && is_mapped)) return group.gid;
+  constexpr std::uint8_t kLinkLocal = 0x12;
+  constexpr std::uint8_t kDefaultPkey = 0xff;  // both bytes
+  ibv_gid mapped{};
+  mapped.raw[0] = 0xff;
+  mapped.raw[1] = kLinkLocal;
+  mapped.raw[2] = group.family == AF_INET ? 0x40 : 0x60;
+  mapped.raw[3] = for_udp ? 0x01 : 0x1b;
+  mapped.raw[4] = mapped.raw[5] = kDefaultPkey;
+  if (group.family == AF_INET) {
+    mapped.raw[12] = address[12] & 0x0f;
+    std::copy_n(address + 13, 3, mapped.raw + 13);
+  } else {
+    std::copy_n(address + 6, 10, mapped.raw + 6);
+  }
+  return mapped;
+}
+
+std::uint16_t lid_of_group(const ibv_gid& group) noexcept {
+  constexpr std::uint16_t kFirst = 0xc000;
+  constexpr std::uint16_t kCount = 0xffff - kFirst;
+  Fnv1a hash;
+  hash.add(group.raw, sizeof(group.raw));
+  return static_cast<std::uint16_t>(kFirst + hash.value() % kCount);
 }
 
 int source_for(const CmAddress& target, CmAddress& source) {

@@ -41,6 +41,14 @@ std::size_t write_address(const CmAddress& address, std::uint16_t port_space, so
 /// The length of an address of this family; 0: not supported.
 [[nodiscard]] std::size_t length_of(sa_family_t family) noexcept;
 
+/// The multicast group of an IP group on an InfiniBand device with the default P_Key. A group that is no IP group keeps
+/// its address.
+/// for_udp  the group is joined for RDMA_PS_UDP. So its members are no members of the IP over InfiniBand group.
+/// Source: RFC 4391, section 4; cma_set_mgid() in Linux's drivers/infiniband/core/cma.c.
+[[nodiscard]] ibv_gid infiniband_group(const CmAddress& group, bool for_udp) noexcept;
+/// The local identifier that stands for an InfiniBand group: 0xc000 to 0xfffe.
+[[nodiscard]] std::uint16_t lid_of_group(const ibv_gid& group) noexcept;
+
 /// The address from which the kernel would send to `target`, as its routes and the addresses of its interfaces say.
 /// Returns  0, or an errno value: ENETUNREACH, EHOSTUNREACH: no route.
 [[nodiscard]] int source_for(const CmAddress& target, CmAddress& source);

@@ -120,7 +120,8 @@ int CmId::resolve_address(const CmAddress& source, CmAddress target) {
     target.port = port;
   }
   if (is_multicast(target.gid) && !is_datagram()) return EINVAL;
-  if (service_.device().is_infiniband() && !service_.device().is_on_this_host(target)) return EHOSTUNREACH;
+  const bool is_elsewhere = !is_multicast(target.gid) && !service_.device().is_on_this_host(target);
+  if (service_.device().is_infiniband() && is_elsewhere) return EHOSTUNREACH;
   if (!has_source) {
     CmAddress from;
     if (target.family == AF_IB) {
@@ -680,8 +681,15 @@ int CmId::join(std::uint32_t membership, std::uint64_t uid, const CmAddress& gro
   body.uid = uid;
   body.param.ud.qp_num = kMulticastQpn;
   body.param.ud.qkey = kDatagramQkey;
-  fill_address(body.param.ud.ah_attr, group.gid);
-  if (service_.device().is_infiniband()) body.param.ud.ah_attr.is_global = 1;
+  ib_uverbs_ah_attr& address = body.param.ud.ah_attr;
+  if (service_.device().is_infiniband()) {
+    const ibv_gid there = infiniband_group(group, port_space_ == RDMA_PS_UDP);
+    fill_address(address, there);
+    address.is_global = 1;
+    address.dlid = lid_of_group(there);
+  } else {
+    fill_address(address, group.gid);
+  }
   file_->push({body, shared_from_this(), nullptr, membership});
   return 0;
 }

@@ -315,6 +315,48 @@ TEST_F(UserCmTest, JoinsAndLeavesGroups) {
   EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_LEAVE_MCAST, leave, sizeof(rdma_ucm_destroy_id_resp)), EINVAL);
 }
 
+TEST(InfinibandGroups, AreThoseOfIpOverInfiniband) {
+  const auto mapped = [](const char* text, bool for_udp) {
+    CmAddress group;
+    in_addr ipv4{};
+    if (inet_pton(AF_INET, text, &ipv4) == 1) {
+      group.family = AF_INET;
+      std::memcpy(group.gid.raw + 12, &ipv4, sizeof(ipv4));
+    } else {
+      group.family = AF_INET6;
+      EXPECT_EQ(inet_pton(AF_INET6, text, group.gid.raw), 1);
+    }
+    const ibv_gid there = infiniband_group(group, for_udp);
+    EXPECT_GE(lid_of_group(there), 0xc000);
+    EXPECT_NE(lid_of_group(there), 0xffff);
+    std::array<char, INET6_ADDRSTRLEN> shown{};
+    return std::string(inet_ntop(AF_INET6, there.raw, shown.data(), shown.size()));
+  };
+  EXPECT_EQ(mapped("239.1.2.3", false), "ff12:401b:ffff::f01:203");
+  EXPECT_EQ(mapped("239.1.2.3", true), "ff12:4001:ffff::f01:203");
+  EXPECT_EQ(mapped("ff02::1:ff00:7", false), "ff12:601b:ffff::1:ff00:7");
+  EXPECT_EQ(mapped("ff02::1:ff00:7", true), "ff12:6001:ffff::1:ff00:7");
+  EXPECT_EQ(mapped("ff15:a01b::7", true), "ff15:a01b::7");
+}
+
+TEST(InfinibandGroups, AreJoined) {
+  UserCm cm{DeviceIdentity{.name = "soft0", .infiniband = true}};
+  Channel channel{cm};
+  const std::uint32_t id = channel.create(1, RDMA_PS_UDP);
+  const sockaddr_in group = ipv4(0, "239.1.2.3");
+  ASSERT_EQ(channel.resolve_address(id, group), 0);
+  channel.expect(CmEventType::kAddressResolved);
+  rdma_ucm_join_mcast command{};
+  command.id = id;
+  command.addr_size = sizeof(group);
+  std::memcpy(&command.addr, &group, sizeof(group));
+  (void)channel.ask<rdma_ucm_create_id_resp>(RDMA_USER_CM_CMD_JOIN_MCAST, command);
+  const auto joined = channel.expect(CmEventType::kMulticastJoin);
+  EXPECT_EQ(joined.param.ud.ah_attr.is_global, 1U);
+  EXPECT_GE(joined.param.ud.ah_attr.dlid, 0xc000U);
+  EXPECT_EQ(joined.param.ud.ah_attr.grh.dgid[0], 0xff);
+}
+
 TEST_F(UserCmTest, OnlyGroupsAreJoined) {
   const std::uint32_t id = channel.create(1, RDMA_PS_UDP);
   const sockaddr_in address = ipv4(0);
