@@ -26,6 +26,9 @@ enum class CmEventType : std::uint32_t {
   kDisconnected = 10,
   kMulticastJoin = 12,
   kTimeWaitExit = 15,
+  // The program writes these itself, see RDMA_USER_CM_CMD_WRITE_CM_EVENT.
+  kUser = 18,
+  kInternal = 19,  ///< of librdmacm: the end of rdma_resolve_addrinfo()
 };
 
 /// An event that the program has not read yet.

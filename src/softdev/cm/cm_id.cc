@@ -237,6 +237,13 @@ void CmId::post_connection(CmEventType type, int status, const CmMessage& from, 
   push(body);
 }
 
+void CmId::post_written(CmEventType type, std::uint32_t status, std::uint64_t argument) {
+  rdma_ucm_event_resp body = event(type, 0);
+  body.status = status;
+  std::memcpy(&body.param, &argument, sizeof(argument));
+  push(body);
+}
+
 void CmId::post_datagram(CmEventType type, int status, const CmMessage& from, std::uint8_t private_room) {
   rdma_ucm_event_resp body = event(type, status);
   rdma_ucm_ud_param& to = body.param.ud;

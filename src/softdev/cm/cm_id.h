@@ -61,6 +61,8 @@ class CmId : public std::enable_shared_from_this<CmId> {
   /// The queue pair has received a message before the event that says that it is connected.
   [[nodiscard]] int note_established();
   [[nodiscard]] int join(std::uint32_t membership, std::uint64_t uid, const CmAddress& group);
+  /// An event that the program has written. `argument` is for the program.
+  void post_written(CmEventType type, std::uint32_t status, std::uint64_t argument);
   [[nodiscard]] int set_option(std::uint32_t level, std::uint32_t name, const void* value, std::uint32_t length);
   /// Tells the peer that the identifier is gone.
   void destroy();

@@ -132,11 +132,23 @@ class UserCm::Commands {
       case RDMA_USER_CM_CMD_JOIN_MCAST: return join();
       case RDMA_USER_CM_CMD_LEAVE_MCAST: return leave();
       case RDMA_USER_CM_CMD_MIGRATE_ID: return migrate();
+      case WriteEvent::kCommand: return write_event();
       default: return ENOSYS;
     }
   }
 
  private:
+  /// RDMA_USER_CM_CMD_WRITE_CM_EVENT, which is not in the header of each release.
+  /// Source: struct rdma_ucm_write_cm_event in rdma-core 64, kernel-headers/rdma/rdma_user_cm.h.
+  struct WriteEvent {
+    static constexpr std::uint32_t kCommand = 24;
+    std::uint32_t id = 0;
+    std::uint32_t reserved = 0;
+    std::uint32_t event = 0;
+    std::uint32_t status = 0;
+    std::uint64_t argument = 0;
+  };
+
   /// Reads the command. A shorter one, of an older librdmacm, has zeroes behind its end.
   template <typename Command>
   Command read() const {
@@ -389,6 +401,16 @@ class UserCm::Commands {
       file_->push(std::move(event));
     }
     return answer(command.response, rdma_ucm_migrate_resp{id->reported_events});
+  }
+
+  int write_event() {
+    const auto command = read<WriteEvent>();
+    const auto type = static_cast<CmEventType>(command.event);
+    if (type != CmEventType::kUser && type != CmEventType::kInternal) return EINVAL;
+    return with(command.id, [&](CmId& id) {
+      id.post_written(type, command.status, command.argument);
+      return 0;
+    });
   }
 
   CmService& service_;

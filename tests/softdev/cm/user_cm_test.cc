@@ -292,6 +292,22 @@ TEST_F(UserCmTest, OfADescriptorThatIsNoFileOfItsRefuses) {
   EXPECT_EQ(errno, EBADF);
 }
 
+TEST_F(UserCmTest, ReturnsTheEventsThatTheProgramWrites) {
+  struct {
+    std::uint32_t id, reserved, event, status;
+    std::uint64_t argument;
+  } command{channel.create(7), 0, 19, 5, 0x1122334455667788};
+  constexpr std::uint32_t kWriteEvent = 24;
+  ASSERT_EQ(channel.write(kWriteEvent, command), 0);
+  const auto written = channel.expect(CmEventType::kInternal, 5);
+  EXPECT_EQ(written.uid, 7U);
+  EXPECT_EQ(std::memcmp(&written.param, &command.argument, sizeof(command.argument)), 0);
+  command.event = 10;
+  EXPECT_EQ(channel.write(kWriteEvent, command), EINVAL) << "an event of the device";
+  command = {command.id + 1000, 0, 18, 0, 0};
+  EXPECT_EQ(channel.write(kWriteEvent, command), EINVAL) << "no such identifier";
+}
+
 // ---- Multicast groups
 
 TEST_F(UserCmTest, JoinsAndLeavesGroups) {
