@@ -181,7 +181,7 @@ class RDMACOMM_API RDMAStream {
   /// Ends the outgoing direction: the peer reads all written bytes, then the end. Waits until the peer has read the
   /// end, and has released all blocks before it. May be repeated.
   ///
-  /// Returns  ok: the peer has taken everything; or as all waits
+  /// Returns  ok: the peer has taken everything, and write_from() keeps nothing more; or as all waits
   [[nodiscard]] Status finish(Deadline deadline);
 
   // Reading -----------------------------------------------------------------------------------------------------

@@ -100,13 +100,16 @@ Status StreamLink::flush(Deadline deadline) {
 
 Status StreamLink::finish(Deadline deadline) {
   Guard guard(*this);
-  if (peer_finished_) return {};
-  if (failed_) return *failed_;
-  queue_current();
-  end_wanted_ = true;
-  const Status waited = wait_until(guard, deadline, [this] { return peer_finished_ || failed_; });
-  if (peer_finished_) return {};
-  return failed_ ? Status(*failed_) : waited;
+  if (!peer_finished_) {
+    if (failed_) return *failed_;
+    queue_current();
+    end_wanted_ = true;
+    const Status waited = wait_until(guard, deadline, [this] { return peer_finished_ || failed_; });
+    if (!peer_finished_) return failed_ ? Status(*failed_) : waited;
+  }
+  // The peer's answer may arrive before the completions of the last requests, which end the use of borrowed memory.
+  wait_for_sends(guard, deadline);
+  return {};
 }
 
 Status StreamLink::close(Deadline deadline) {

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <deque>
 #include <set>
 #include <thread>
@@ -338,9 +337,6 @@ TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentInOrder) {
   auto finished = std::async(std::launch::async, [&] { return pair.client.finish(soon()); });
   EXPECT_TRUE(read_all(pair.server) == pattern(5107));
   expect_ok(finished.get());
-  // The peer's answer may arrive before the completion of the last segment.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!watched.expired() && std::chrono::steady_clock::now() < until) expect_ok(pair.client.flush(soon()));
   EXPECT_TRUE(watched.expired());
 }
 
