@@ -130,6 +130,18 @@ struct Channel {
     std::memcpy(&command.dst_addr, &target, sizeof(target));
     return write(RDMA_USER_CM_CMD_RESOLVE_ADDR, command);
   }
+  /// Joins a group. Returns the number of the membership.
+  [[nodiscard]] std::uint32_t join(std::uint32_t id, const sockaddr_in& group, std::uint64_t uid = 0) const {
+    return ask<rdma_ucm_create_id_resp>(RDMA_USER_CM_CMD_JOIN_MCAST, join_command(id, group, uid)).id;
+  }
+  [[nodiscard]] static rdma_ucm_join_mcast join_command(std::uint32_t id, const sockaddr_in& group, std::uint64_t uid) {
+    rdma_ucm_join_mcast command{};
+    command.id = id;
+    command.uid = uid;
+    command.addr_size = sizeof(group);
+    std::memcpy(&command.addr, &group, sizeof(group));
+    return command;
+  }
   [[nodiscard]] int resolve_route(std::uint32_t id) const {
     return write(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 0});
   }

@@ -315,12 +315,7 @@ TEST_F(UserCmTest, JoinsAndLeavesGroups) {
   const sockaddr_in group = ipv4(0, "239.1.2.3");
   ASSERT_EQ(channel.resolve_address(id, group), 0);
   channel.expect(CmEventType::kAddressResolved);
-  rdma_ucm_join_mcast command{};
-  command.id = id;
-  command.uid = 55;
-  command.addr_size = sizeof(group);
-  std::memcpy(&command.addr, &group, sizeof(group));
-  const auto membership = channel.ask<rdma_ucm_create_id_resp>(RDMA_USER_CM_CMD_JOIN_MCAST, command).id;
+  const std::uint32_t membership = channel.join(id, group, 55);
   const auto joined = channel.expect(CmEventType::kMulticastJoin);
   EXPECT_EQ(joined.uid, 55U);
   EXPECT_EQ(joined.param.ud.qp_num, 0xffffffU);
@@ -362,11 +357,7 @@ TEST(InfinibandGroups, AreJoined) {
   const sockaddr_in group = ipv4(0, "239.1.2.3");
   ASSERT_EQ(channel.resolve_address(id, group), 0);
   channel.expect(CmEventType::kAddressResolved);
-  rdma_ucm_join_mcast command{};
-  command.id = id;
-  command.addr_size = sizeof(group);
-  std::memcpy(&command.addr, &group, sizeof(group));
-  (void)channel.ask<rdma_ucm_create_id_resp>(RDMA_USER_CM_CMD_JOIN_MCAST, command);
+  (void)channel.join(id, group);
   const auto joined = channel.expect(CmEventType::kMulticastJoin);
   EXPECT_EQ(joined.param.ud.ah_attr.is_global, 1U);
   EXPECT_GE(joined.param.ud.ah_attr.dlid, 0xc000U);
@@ -377,10 +368,7 @@ TEST_F(UserCmTest, OnlyGroupsAreJoined) {
   const std::uint32_t id = channel.create(1, RDMA_PS_UDP);
   const sockaddr_in address = ipv4(0);
   ASSERT_EQ(channel.bind(id, address), 0);
-  rdma_ucm_join_mcast command{};
-  command.id = id;
-  command.addr_size = sizeof(address);
-  std::memcpy(&command.addr, &address, sizeof(address));
+  const auto command = Channel::join_command(id, address, 0);
   EXPECT_EQ(channel.write(RDMA_USER_CM_CMD_JOIN_MCAST, command, sizeof(rdma_ucm_create_id_resp)), EINVAL);
 }
 
