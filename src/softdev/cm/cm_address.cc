@@ -105,13 +105,13 @@ ibv_gid infiniband_group(const CmAddress& group, bool for_udp) noexcept {
   const bool is_mapped = address[0] == 0xff && address[1] >> 4 == 1 && address[2] == 0xa0 && address[3] == 0x1b;
   if (group.family == AF_IB || (group.family == AF_INET6 && is_mapped)) return group.gid;
   constexpr std::uint8_t kLinkLocal = 0x12;
-  constexpr std::uint8_t kDefaultPkey = 0xff;  // both bytes
   ibv_gid mapped{};
   mapped.raw[0] = 0xff;
   mapped.raw[1] = kLinkLocal;
   mapped.raw[2] = group.family == AF_INET ? 0x40 : 0x60;
   mapped.raw[3] = for_udp ? 0x01 : 0x1b;
-  mapped.raw[4] = mapped.raw[5] = kDefaultPkey;
+  mapped.raw[4] = kDefaultPkey >> 8;
+  mapped.raw[5] = kDefaultPkey & 0xff;
   if (group.family == AF_INET) {
     mapped.raw[12] = address[12] & 0x0f;
     std::copy_n(address + 13, 3, mapped.raw + 13);

@@ -10,6 +10,9 @@
 
 namespace rdmacomm::softdev {
 
+/// The only P_Key of the device: full member of the default partition.
+inline constexpr std::uint16_t kDefaultPkey = 0xffff;
+
 /// AF_IB's form of an address. Source: struct sockaddr_ib of Linux's include/rdma/ib.h.
 struct IbSocketAddress {
   std::uint16_t family = 0;

@@ -24,10 +24,9 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr std::uint8_t kLinkLayerRate = 17;     // IBV_RATE_200_GBPS, as the port says
-constexpr std::uint8_t kPacketLifeTime = 16;    // 0.27 s: the kernel's for RoCE
-constexpr std::uint8_t kExactly = 2;            // a selector of a path record
-constexpr std::uint16_t kDefaultPkey = 0xffff;  // full member of the default partition
+constexpr std::uint8_t kLinkLayerRate = 17;   // IBV_RATE_200_GBPS, as the port says
+constexpr std::uint8_t kPacketLifeTime = 16;  // 0.27 s: the kernel's for RoCE
+constexpr std::uint8_t kExactly = 2;          // a selector of a path record
 
 /// A path record as the subnet administrator sends it. Source: InfiniBand specification, chapter 15, PathRecord.
 struct WirePath {

@@ -10,8 +10,8 @@
 namespace rdmacomm::softdev::preload {
 namespace {
 
-// Nothing here calls a function of another library, also not dl_iterate_phdr(), see plain_text.h. The dynamic linker's list of objects only grows at its end,
-// and this library and the C library are among the first, so no lock is needed.
+// Nothing here calls a function of another library, also not dl_iterate_phdr(), see plain_text.h. The dynamic linker's
+// list of objects only grows at its end, and this library and the C library are among the first, so no lock is needed.
 
 /// The parts of a loaded library's dynamic section that a lookup needs. The library's file is the system's, or the
 /// program's own, so its tables are not checked. The dynamic linker does not check them either.
