@@ -8,14 +8,6 @@
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
-namespace {
-
-/// The stamp of a message that has arrived. A peer may have written any number.
-std::uint64_t stamp_at(const NextMessage& message) noexcept {
-  return std::min(stamp_of(*message.slot).value_or(0), UINT64_MAX - 1);
-}
-
-}  // namespace
 
 void ArrivalOrder::set_queue_pairs(std::span<SoftQp* const> queue_pairs, Stamping stamping) {
   sources_.clear();
@@ -30,28 +22,28 @@ void ArrivalOrder::set_queue_pairs(std::span<SoftQp* const> queue_pairs, Stampin
   }
 }
 
-/// Looks at a source of which no receive is known. Returns the stamp of its first receive, or kNever.
+/// Looks at a source of which no receive is known. Returns the stamp of its first receive, or kNoStamp.
 RDMACOMM_HOT_INLINE std::uint64_t ArrivalOrder::look_at(Source& source) noexcept {
   // The receives that are seen at once. The more, the fewer looks an application needs that polls for one at a time.
   constexpr int kAhead = 16;
-  if (source.next.has_arrived()) {
+  if (const std::uint64_t stamp = source.next.stamp(); stamp != kNoStamp) {
     source.known = source.queue_pair->waiting_receives(kAhead);
-    return stamp_at(source.next);
+    return stamp;
   }
   const bool may_flush = some_failed_.load(std::memory_order_relaxed);
   if (!may_flush || !source.queue_pair->flushes_receive()) [[likely]]
-    return kNever;
+    return kNoStamp;
   source.known = kAhead;  // at most: deliver() stops where the receives end
   return source.queue_pair->flush_stamp();
 }
 
-/// Looks at all sources of which no receive is known. Returns the earliest stamp that was found, or kNever.
+/// Looks at all sources of which no receive is known. Returns the earliest stamp that was found, or kNoStamp.
 std::uint64_t ArrivalOrder::look() noexcept {
-  std::uint64_t found = kNever;
+  std::uint64_t found = kNoStamp;
   for (std::size_t at = 0; at < sources_.size(); ++at) {
     if (sources_[at].known != 0) continue;
     const std::uint64_t stamp = look_at(sources_[at]);
-    if (stamp == kNever) continue;
+    if (stamp == kNoStamp) continue;
     firsts_.push_back({stamp, at});
     std::ranges::push_heap(firsts_, std::greater(), &First::stamp);
     found = std::min(found, stamp);
@@ -71,9 +63,9 @@ int ArrivalOrder::poll(int count, ibv_wc* out) noexcept {
     found += more;
     in_vain = more == 0 ? in_vain + 1 : 0;
     if (found >= count || in_vain > kMostInVain + 1) return found;
-    if (looked && firsts_.empty() && end_ == kNever) return found;
+    if (looked && firsts_.empty() && end_ == kNoStamp) return found;
     end_ = look();
-    if (in_vain > kMostInVain) end_ = kNever;
+    if (in_vain > kMostInVain) end_ = kNoStamp;
   }
 }
 
@@ -83,23 +75,22 @@ int ArrivalOrder::deliver(int count, ibv_wc* out) noexcept {
   while (found < count && !firsts_.empty() && firsts_.front().stamp < end_) {
     std::ranges::pop_heap(firsts_, std::greater(), &First::stamp);  // to the back
     First& first = firsts_.back();
-    const std::uint64_t next = firsts_.size() == 1 ? kNever : firsts_.front().stamp;
+    const std::uint64_t next = firsts_.size() == 1 ? kNoStamp : firsts_.front().stamp;
     Source& source = sources_[first.at];
     const int most = std::min(source.known, count - found);
     const int polled = source.queue_pair->poll_receives_before(std::min(next, end_), most, out + found);
     found += polled;
     const NextMessage before = std::exchange(source.next, source.queue_pair->next_message());
     source.known -= polled;
-    if (polled != 0 && source.known != 0 && source.next.has_arrived()) {
-      first.stamp = stamp_at(source.next);
-    } else {
+    first.stamp = polled != 0 && source.known != 0 ? source.next.stamp() : kNoStamp;
+    if (first.stamp == kNoStamp) {
       source.known = 0;
       // If an invalid message keeps its slot, see SoftQp::deliver(), there is nothing new to see.
       const bool stays = polled == 0 && before.sequence == source.next.sequence;
-      first.stamp = stays ? kNever : look_at(source);
+      first.stamp = stays ? kNoStamp : look_at(source);
       end_ = std::min(end_, first.stamp);  // it was seen just now, so it waits for the next look
     }
-    if (first.stamp == kNever) {
+    if (first.stamp == kNoStamp) {
       firsts_.pop_back();
     } else {
       std::ranges::push_heap(firsts_, std::greater(), &First::stamp);

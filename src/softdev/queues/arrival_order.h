@@ -34,7 +34,6 @@ class ArrivalOrder {
   int poll(int count, ibv_wc* out) noexcept;
 
  private:
-  static constexpr std::uint64_t kNever = UINT64_MAX;
   struct Source {
     SoftQp* queue_pair = nullptr;
     NextMessage next;

@@ -206,13 +206,13 @@ RDMACOMM_HOT_INLINE int SoftQp::poll_while(Due&& due, int count, ibv_wc* out) no
       if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
       if (!can_flush(position)) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
-      if (!due(flush_stamp())) break;
+      if (!due([this] { return flush_stamp(); })) break;
       out[found] = {};
       out[found].wr_id = receives_.wr_id(position & view_.mask);
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;
-    } else if (!due(stamp_of(slot).value_or(0))) {
+    } else if (!due([&] { return stamp_of(slot, head); })) {
       break;
     } else if (!deliver(slot, head, position, out[found])) {
       // The message is invalid, which initiators of this device never cause, and it uses no receive. With a shared
@@ -230,12 +230,12 @@ RDMACOMM_HOT_INLINE int SoftQp::poll_while(Due&& due, int count, ibv_wc* out) no
 }
 
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
-  return poll_while([](std::uint64_t) { return true; }, count, out);
+  return poll_while([](auto&& /*stamp*/) { return true; }, count, out);
 }
 
 int SoftQp::poll_receives_before(std::uint64_t end, int count, ibv_wc* out) noexcept {
   bool first = true;
-  return poll_while([&](std::uint64_t stamp) { return std::exchange(first, false) || stamp < end; }, count, out);
+  return poll_while([&](auto&& stamp) { return std::exchange(first, false) || stamp() < end; }, count, out);
 }
 
 }  // namespace rdmacomm::softdev

@@ -252,7 +252,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   /// Returns  false: the slot names a receive that is not posted. Then the slot is ignored.
   [[nodiscard]] bool deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
   [[nodiscard, gnu::noinline]] bool can_flush(std::uint32_t position) const noexcept;
-  /// Polls receives while due() is true for their stamps.
+  /// Polls receives while `due(stamp)` is true, where `stamp()` is the stamp of the next one.
   template <typename Due>
   int poll_while(Due&& due, int count, ibv_wc* out) noexcept;
   static void check_length(ibv_wc& wc) noexcept;

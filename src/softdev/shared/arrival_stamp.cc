@@ -10,8 +10,8 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// True if the kernel reads the time from the time stamp counter of x86. It does not if the counters of two CPUs differ,
-/// or if it has another reason to distrust them.
+/// True if the kernel reads the time from the time stamp counter of x86. It does not if the counters of two CPUs
+/// differ, or if it has another reason to distrust them.
 bool kernel_uses_cpu_clock() noexcept {
   const UniqueFd file(open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC));
   char name[16];

@@ -203,8 +203,8 @@ TEST(CqOrder, FlushedReceivesComeWhenTheQueuePairFailed) {
   }
 }
 
-/// A receive that is posted after the failure is flushed at its turn: programs drain a queue by such a marker, and one that
-/// posts each flushed receive again must not keep messages waiting.
+/// A receive that is posted after the failure is flushed at its turn: programs drain a queue by such a marker, and one
+/// that posts each flushed receive again must not keep messages waiting.
 TEST(CqOrder, ReceivesPostedAfterTheFailureAreFlushedLater) {
   OrderScene scene(3);
   scene.post_receive(0);
