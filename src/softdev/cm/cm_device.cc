@@ -8,29 +8,24 @@
 #include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
-namespace {
-
-std::vector<ibv_gid_entry> table_of(const DeviceIdentity& identity) {
-  std::vector<ibv_gid_entry> table;
-  if (gid_table(identity, table) != 0) table.clear();
-  return table;
-}
-
-/// The table as a RoCE device has it: all addresses of this host.
-std::vector<ibv_gid_entry> all_addresses(const DeviceIdentity& identity) {
-  DeviceIdentity roce = identity;
-  roce.infiniband = false;
-  return table_of(roce);
-}
-
-}  // namespace
 
 std::uint64_t CmDevice::guid() const {
   return htobe64(device_guid(identity_.index));
 }
 
+int CmDevice::list_addresses() const {
+  DeviceIdentity roce = identity_;
+  roce.infiniband = false;
+  return gid_table(roce, addresses_);
+}
+
+const std::vector<ibv_gid_entry>& CmDevice::all_addresses() const {
+  (void)list_addresses();
+  return addresses_;
+}
+
 std::optional<std::uint8_t> CmDevice::gid_index(const CmAddress& address) const {
-  const std::vector<ibv_gid_entry> table = all_addresses(identity_);
+  const std::vector<ibv_gid_entry>& table = all_addresses();
   std::optional<std::uint8_t> index;
   for (const ibv_gid_entry& entry : table) {
     const bool is_other_link = address.interface != 0 && entry.ndev_ifindex != address.interface &&
@@ -44,13 +39,13 @@ std::optional<std::uint8_t> CmDevice::gid_index(const CmAddress& address) const 
 }
 
 bool CmDevice::is_on_this_host(const CmAddress& address) const {
-  return is_local_gid(all_addresses(identity_), address.gid);
+  return is_local_gid(all_addresses(), address.gid);
 }
 
 ibv_gid CmDevice::gid(const CmAddress& address) const {
   if (!identity_.infiniband || address.is_any()) return address.gid;
-  const std::vector<ibv_gid_entry> table = table_of(identity_);
-  return table.empty() ? ibv_gid{} : table.front().gid;
+  std::vector<ibv_gid_entry> table;
+  return gid_table(identity_, table) != 0 || table.empty() ? ibv_gid{} : table.front().gid;
 }
 
 std::uint16_t CmDevice::lid() const {

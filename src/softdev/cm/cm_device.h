@@ -15,11 +15,16 @@ namespace rdmacomm::softdev {
 /// The hop limit of all paths.
 inline constexpr std::uint8_t kCmHopLimit = 64;
 
-/// How identifiers reach addresses: the device, its GIDs, and the entry of its table that an address belongs to.
-/// Threads: any.
+/// How identifiers reach addresses: the device, its GIDs, and the entry of its table that an address belongs to. While
+/// the system cannot list the addresses of this host (all files of the process are in use), the last list counts.
+/// Threads: one at a time.
 class CmDevice {
  public:
   explicit CmDevice(DeviceIdentity identity) : identity_(std::move(identity)) {}
+
+  /// Lists the addresses of this host, so that a list is there if the system cannot give one later.
+  /// Returns  0, or an errno value as gid_table().
+  [[nodiscard]] int list_addresses() const;
 
   /// GUID of the device, as in __be64 node_guid.
   [[nodiscard]] std::uint64_t guid() const;
@@ -34,7 +39,11 @@ class CmDevice {
   [[nodiscard]] std::uint16_t lid() const;
 
  private:
+  /// The table as a RoCE device has it: all addresses of this host.
+  [[nodiscard]] const std::vector<ibv_gid_entry>& all_addresses() const;
+
   const DeviceIdentity identity_;
+  mutable std::vector<ibv_gid_entry> addresses_;
 };
 
 }  // namespace rdmacomm::softdev

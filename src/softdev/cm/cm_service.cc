@@ -120,6 +120,7 @@ int CmService::start() {
   if (!epoll) return errno;
   auto wake = WakeEvent::create();
   if (!wake) return EMFILE;
+  if (const int error = device_.list_addresses(); error != 0) return error;
   epoll_ = std::move(epoll);
   wake_ = *std::move(wake);
   watch(wake_.fd(), EPOLLIN);

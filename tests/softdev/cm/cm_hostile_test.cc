@@ -139,6 +139,16 @@ TEST_F(CmClient, WaitsUntilTheServerCanHaveMoreFiles) {
   server.expect(CmEventType::kConnectRequest);
 }
 
+TEST_F(CmClient, IsServedWithTheLastFileOfTheServer) {
+  UniqueFd remote(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = ipv4(kCmPort);
+  AllFiles all;
+  all.files.pop_back();
+  ASSERT_EQ(::connect(remote.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  say(remote, request());
+  server.expect(CmEventType::kConnectRequest);
+}
+
 TEST_F(CmClient, OfAnotherHostCannotTakeThePlacesOfThisHost) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
