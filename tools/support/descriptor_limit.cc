@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <string>
 
 namespace rdmacomm::programs {
@@ -17,7 +18,7 @@ Status allow_descriptors(std::uint64_t count) {
             " (ulimit -Hn): raise this limit as root, with nofile in /etc/security/limits.conf, LimitNOFILE= in a "
             "systemd unit or --ulimit=nofile= for a container");
   }
-  limit.rlim_cur = count;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 2 * count);
   (void)setrlimit(RLIMIT_NOFILE, &limit);  // every process may raise it up to the hard limit
   return {};
 }

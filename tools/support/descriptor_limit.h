@@ -7,8 +7,9 @@
 
 namespace rdmacomm::programs {
 
-/// Raises the soft limit (`ulimit -n`) of this process to `count` if it is lower. Processes that it starts later
-/// inherit the limit.
+/// Raises the soft limit (`ulimit -n`) of this process if it is lower than `count`: to twice that number if the hard limit
+/// permits it, because connections that are being made need more descriptors for a short time. Processes that it starts
+/// later inherit the limit.
 /// Returns  std::errc::too_many_files_open: the hard limit is lower; the context has both numbers and the remedy
 [[nodiscard]] Status allow_descriptors(std::uint64_t count);
 
