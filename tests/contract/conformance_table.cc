@@ -43,6 +43,8 @@ std::string tables() {
   print_table(out, trait_rows());
   out << "\n## Completion codes of failed requests\n\n";
   print_table(out, fault_rows());
+  out << "\n## Misconnected queue pairs\n\nThe completion code of the first request. Its message does not arrive.\n\n";
+  print_table(out, misconnection_rows());
   out << '\n';
   return out.str();
 }

@@ -109,8 +109,8 @@ constexpr std::array kTraits = {
     TraitRow{Trait::kReportsCommEst,
              "reports COMM_EST",
              "If a message reaches a queue pair in RTR, the event COMM_EST is raised",
-             "rxe and soft0 do not raise it. On iWARP no queue pair is ever in RTR, and rdma_cm has a similar event",
-             {false, false, false, true, false}},
+             "rxe does not raise it. On iWARP no queue pair is ever in RTR, and rdma_cm has a similar event",
+             {true, false, false, true, true}},
     TraitRow{Trait::kReportsPortState,
              "reports the state of the port",
              "PORT_ERR and PORT_ACTIVE are raised when the network interface goes down and comes up",
@@ -201,6 +201,71 @@ constexpr std::array kFaults = {
               Codes(Errc::kLocalProtection)}},
 };
 
+constexpr Codes kRetries(Errc::kRetryExceeded);
+constexpr Codes kInvalid(Errc::kRemoteInvalidRequest);
+constexpr Codes kDone(Errc::kOk);
+constexpr Codes kNever;  // iWARP: TCP connects the queue pairs, so both ends always agree
+
+constexpr std::array kMisconnections = {
+    MisconnectionRow{Misconnection::kPsnAhead,
+                     "PSN ahead",
+                     "The first PSN of the sender (sq_psn) is greater than rq_psn of the peer",
+                     "",
+                     {kRetries, kRetries, kNever, kRetries, kRetries}},
+    MisconnectionRow{Misconnection::kPsnBehind,
+                     "PSN behind",
+                     "It is less",
+                     "Others take the packets for old ones, acknowledge them and drop the message: it is lost",
+                     {kRetries, kDone, kNever, kDone, kRetries}},
+    MisconnectionRow{Misconnection::kOtherAddresses,
+                     "other addresses",
+                     "The peer is connected by other GIDs of the same two ports",
+                     "",
+                     {kRetries, kRetries, kNever, kRetries, kRetries}},
+    MisconnectionRow{Misconnection::kOtherGidType,
+                     "RoCE v1 and v2",
+                     "The ends use GIDs of different types",
+                     "rxe has RoCE v2 only",
+                     {kRetries, kNever, kNever, kRetries, kRetries}},
+    MisconnectionRow{Misconnection::kOtherQueuePair,
+                     "another queue pair",
+                     "The peer is connected to another queue pair",
+                     "Packets do not name their sender. So other devices deliver the message, and only the "
+                     "acknowledgement goes astray",
+                     {kRetries, kRetries, kNever, kRetries, kRetries}},
+    MisconnectionRow{Misconnection::kTargetInInit,
+                     "peer in INIT",
+                     "The peer is not in RTR yet",
+                     "",
+                     {kRetries, kRetries, kNever, kRetries, kRetries}},
+    MisconnectionRow{Misconnection::kResetAtOneEnd,
+                     "RESET at one end",
+                     "After some traffic, the peer goes through RESET and is connected again with its first PSN",
+                     "Over TCP, soft0 does not count packets",
+                     {kRetries, kRetries, kNever, kRetries, kDone}},
+    MisconnectionRow{Misconnection::kNoWriteAccess,
+                     "no access at the queue pair",
+                     "A WRITE to memory that permits it, over a queue pair that does not",
+                     "",
+                     {Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess), kNever, Codes(Errc::kRemoteAccess),
+                      Codes(Errc::kRemoteAccess)}},
+    MisconnectionRow{Misconnection::kNoReads,
+                     "no READs",
+                     "A READ, and max_dest_rd_atomic of the peer is 0",
+                     "",
+                     {kInvalid, kInvalid, kNever, kInvalid, kInvalid}},
+    MisconnectionRow{Misconnection::kTooManyReads,
+                     "too many READs",
+                     "8 READs at a time, and max_dest_rd_atomic of the peer is 1",
+                     "rxe executes them, one after the other",
+                     {kInvalid, kDone, kNever, kInvalid, kInvalid}},
+    MisconnectionRow{Misconnection::kLongerPackets,
+                     "path MTU",
+                     "A WRITE of more than one packet, and the path MTU of the sender is greater than that of the peer",
+                     "rxe of Linux 6.1 does not compare the length of packets with the path MTU",
+                     {kInvalid, kDone, kNever, kInvalid, kInvalid}},
+};
+
 template <typename Rows, typename Id>
 constexpr const auto& row_of(const Rows& rows, Id id) {
   return rows[static_cast<std::size_t>(id)];
@@ -213,7 +278,7 @@ constexpr bool in_order(const Rows& rows) {
   }
   return true;
 }
-static_assert(in_order(kTraits) && in_order(kFaults));
+static_assert(in_order(kTraits) && in_order(kFaults) && in_order(kMisconnections));
 
 std::string_view name_of(Errc code) {
   switch (code) {
@@ -271,11 +336,19 @@ std::span<const FaultRow> fault_rows() {
   return kFaults;
 }
 
+std::span<const MisconnectionRow> misconnection_rows() {
+  return kMisconnections;
+}
+
 bool has(DeviceKind kind, Trait trait) {
   return row_of(kTraits, trait).values[static_cast<std::size_t>(kind)];
 }
 Codes codes_of(DeviceKind kind, Fault fault) {
   return row_of(kFaults, fault).values[static_cast<std::size_t>(kind)];
+}
+
+Codes codes_of(DeviceKind kind, Misconnection what) {
+  return row_of(kMisconnections, what).values[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace rdmacomm::contract

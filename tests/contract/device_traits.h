@@ -62,6 +62,21 @@ enum class Fault : std::uint8_t {
   kReceivedIntoLostMemory,
 };
 
+/// The mistake in a pair of queue pairs that does not work.
+enum class Misconnection : std::uint8_t {
+  kPsnAhead,
+  kPsnBehind,
+  kOtherAddresses,
+  kOtherGidType,
+  kOtherQueuePair,
+  kTargetInInit,
+  kResetAtOneEnd,
+  kNoWriteAccess,
+  kNoReads,
+  kTooManyReads,
+  kLongerPackets,
+};
+
 /// In a set of Codes: no completion at all, because a connection that has ended does not accept requests.
 inline constexpr Errc kNoCompletion = Errc::kTimeout;
 
@@ -70,6 +85,7 @@ class Codes {
  public:
   template <typename... Errcs>
   constexpr explicit Codes(Errcs... codes) : bits_((bit(codes) | ... | 0)) {}
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   [[nodiscard]] constexpr bool contains(Errc code) const { return (bits_ & bit(code)) != 0; }
   [[nodiscard]] std::string to_text() const;  ///< "kLocalProtection or kFlushed"
 
@@ -89,12 +105,16 @@ struct Row {
 };
 using TraitRow = Row<Trait, bool>;
 using FaultRow = Row<Fault, Codes>;
+using MisconnectionRow = Row<Misconnection, Codes>;
 
 /// All rows, in the order of the enumerators.
 [[nodiscard]] std::span<const TraitRow> trait_rows();
 [[nodiscard]] std::span<const FaultRow> fault_rows();
+[[nodiscard]] std::span<const MisconnectionRow> misconnection_rows();
 
 [[nodiscard]] bool has(DeviceKind kind, Trait trait);
 [[nodiscard]] Codes codes_of(DeviceKind kind, Fault fault);
+/// The completion of the first request over such a connection.
+[[nodiscard]] Codes codes_of(DeviceKind kind, Misconnection what);
 
 }  // namespace rdmacomm::contract

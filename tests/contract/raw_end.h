@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "contract/contract_test.h"
 
 namespace rdmacomm::contract {
@@ -41,6 +43,10 @@ class RawEnd {
   [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
 
   void to_error() { apply(QpTransition::to_error()); }
+  void apply(const QpTransition& transition) {
+    ibv_qp_attr attributes = transition.attributes;
+    EXPECT_EQ(device_.api().modify_qp(qp_.get(), &attributes, transition.mask), 0);
+  }
 
   int post_recv(const ibv_sge& slice, std::uint64_t id) {
     ibv_sge list = slice;
@@ -51,15 +57,24 @@ class RawEnd {
     ibv_recv_wr* bad = nullptr;
     return ibv_post_recv(qp_.get(), &wr, &bad);
   }
-  int post_send(const ibv_sge& slice, std::uint64_t id) {
+  /// A SEND.
+  int post_send(const ibv_sge& slice, std::uint64_t id) { return post(IBV_WR_SEND, slice, id); }
+  /// A request that accesses `remote`, unless it is a SEND.
+  int post(ibv_wr_opcode opcode, const ibv_sge& slice, std::uint64_t id, const RemoteRegion& remote = {}) {
     ibv_sge list = slice;
     ibv_send_wr wr{};
     wr.wr_id = id;
-    wr.opcode = IBV_WR_SEND;
+    wr.opcode = opcode;
+    wr.wr.rdma = {remote.address, remote.rkey};
     wr.sg_list = &list;
     wr.num_sge = 1;
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(qp_.get(), &wr, &bad);
+  }
+  /// The next completion, if one waits.
+  [[nodiscard]] std::optional<ibv_wc> poll() {
+    ibv_wc wc{};
+    return ibv_poll_cq(cq_.get(), 1, &wc) == 1 ? std::optional(wc) : std::nullopt;
   }
   /// Returns the next completion. Fails the test if none arrives.
   ibv_wc next() {
@@ -77,11 +92,6 @@ class RawEnd {
   }
 
  private:
-  void apply(const QpTransition& transition) {
-    ibv_qp_attr attributes = transition.attributes;
-    EXPECT_EQ(device_.api().modify_qp(qp_.get(), &attributes, transition.mask), 0);
-  }
-
   DeviceCore& device_;
   RawOptions options_;
   verbs::CqHandle cq_;

@@ -89,7 +89,7 @@ void run(Bytes input) {
   const auto own = scene.soft(scene.connected())->as_tcp_owner();
   const auto connection = std::make_shared<TcpConnection>(
       scene.context().premises().tcp, std::move(ends.socket), own,
-      TcpConnection::Ends{1, true, true, {scene.peer(), 4096, softdev::Service::kReliable}});
+      TcpConnection::Ends{1, true, true, {scene.peer(), {4096, 16}, softdev::Service::kReliable}});
   own->adopt(connection);
   const std::uint64_t sends = scene.post_sends();
   std::vector<std::byte> output;

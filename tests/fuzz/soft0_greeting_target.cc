@@ -22,6 +22,7 @@ using softdev::Welcome;
 
 // Placeholders in an input for numbers of this process, which differ between processes.
 constexpr std::uint32_t kConnected = 0xfffff1;
+constexpr std::uint64_t kUsualPath = 0x68746170;
 constexpr std::uint32_t kDatagram = 0xfffff2;
 constexpr std::uint32_t kPeer = 0xfffff3;
 constexpr int kRounds = 4;
@@ -38,6 +39,7 @@ TcpGreeting greeting_in(Bytes input, Soft0Scene& scene) {
   if (greeting.target_qpn == kConnected) greeting.target_qpn = scene.connected()->qp_num;
   if (greeting.target_qpn == kDatagram) greeting.target_qpn = scene.datagram()->qp_num;
   if (greeting.initiator_qpn == kPeer) greeting.initiator_qpn = scene.peer();
+  if (greeting.path == kUsualPath) greeting.path = scene.path();
   return greeting;
 }
 
@@ -71,9 +73,10 @@ void check_welcome(Bytes output, bool stays) {
   TcpWelcome welcome;
   std::memcpy(static_cast<void*>(&welcome), output.data(), sizeof(welcome));
   RDMACOMM_FUZZ_CHECK(welcome.magic == softdev::kTcpMagic && welcome.version == softdev::kTcpVersion);
-  RDMACOMM_FUZZ_CHECK(welcome.answer >= Welcome::kYes && welcome.answer <= Welcome::kRefused);
+  RDMACOMM_FUZZ_CHECK(welcome.answer >= Welcome::kYes && welcome.answer <= Welcome::kSoon);
   RDMACOMM_FUZZ_CHECK((welcome.answer == Welcome::kYes) == stays);
-  if (!stays) RDMACOMM_FUZZ_CHECK(welcome.path_mtu == 0 && welcome.secret == softdev::TcpSecret{});
+  if (!stays)
+    RDMACOMM_FUZZ_CHECK(welcome.path_mtu == 0 && welcome.read_depth == 0 && welcome.secret == softdev::TcpSecret{});
 }
 
 /// A client that is accepted without a confirmation must have connected to a queue pair for datagrams.
@@ -127,6 +130,7 @@ TcpGreeting greeting(GreetingKind kind, Service service, std::uint32_t target, b
   greeting.initiator_qpn = kPeer;
   greeting.target_qpn = target;
   greeting.path_mtu = 4096;
+  greeting.path = kUsualPath;
   greeting.token = is_far ? 3 : 2;
   return greeting;
 }

@@ -18,6 +18,7 @@
 #include "softdev/local/peer.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/shared/control_protocol.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/shared/unix_packet.h"
 #include "verbs/handles.h"
 
@@ -64,6 +65,10 @@ class Soft0Scene {
     return {.by_memory = false, .source = gid_.gid, .target = gid_.gid, .interface = 0};
   }
   [[nodiscard]] const ibv_gid& gid() const { return gid_.gid; }
+  /// The path of requests to the connected queue pair, see TcpGreeting::path.
+  [[nodiscard]] std::uint64_t path() const {
+    return softdev::path_word({.source = gid_.gid, .target = gid_.gid, .gid_type = gid_.gid_type});
+  }
   [[nodiscard]] std::byte* memory() { return guarded_.data() + kGuard; }
   [[nodiscard]] std::uint64_t address() { return reinterpret_cast<std::uint64_t>(memory()); }
   [[nodiscard]] std::uint32_t key() { return mr_->rkey; }

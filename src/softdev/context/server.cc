@@ -333,7 +333,9 @@ bool Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kReleased) context_.stragglers().sweep();
   if (request.kind == RequestKind::kFail) return take_failure(request, qp.get());
   if (qp == nullptr) return true;
-  request.kind == RequestKind::kReleased ? qp->initiators().notify_receiver() : qp->initiators().raise_srq_limit();
+  if (request.kind == RequestKind::kReleased) qp->initiators().notify_receiver();
+  if (request.kind == RequestKind::kLimit) qp->initiators().raise_srq_limit();
+  if (request.kind == RequestKind::kContact) qp->note_contact();
   return true;
 }
 

@@ -30,6 +30,22 @@ Route loopback_route() {
   return {false, gid, gid, 0};
 }
 
+LinkTerms sending_terms(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, unsigned port,
+                        const ibv_ah_attr& address) {
+  LinkTerms terms;
+  if (identity.infiniband) {
+    terms.source_lid = local_lid(identity.index, port);
+    terms.target_lid = address.dlid;
+  }
+  if (address.is_global != 0) {
+    const ibv_gid_entry source = at_port(table[address.grh.sgid_index], port);
+    terms.source = source.gid;
+    terms.target = address.grh.dgid;
+    terms.gid_type = source.gid_type;
+  }
+  return terms;
+}
+
 int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, const ibv_ah_attr& address,
                TcpUse use, Route& route) {
   route = {};

@@ -8,6 +8,7 @@
 
 #include "softdev/host/route.h"
 #include "softdev/host/soft_device.h"
+#include "softdev/shared/layout.h"
 
 namespace rdmacomm::softdev {
 
@@ -21,6 +22,11 @@ enum class TcpUse : std::uint8_t { kOtherHosts, kAlways, kNever };
 /// Returns  0, or an errno value. EINVAL: the address does not fit this kind of port. EHOSTUNREACH: no route.
 [[nodiscard]] int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
                              const ibv_ah_attr& address, TcpUse use, Route& route);
+
+/// The terms for requests that a queue pair at `port` sends to `address`, without a PSN. find_route() has accepted the
+/// address.
+[[nodiscard]] LinkTerms sending_terms(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
+                                      unsigned port, const ibv_ah_attr& address);
 
 /// The route over TCP from this host to itself.
 [[nodiscard]] Route loopback_route();

@@ -16,6 +16,7 @@
 #include "softdev/shared/arrival_stamp.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/hazard.h"
+#include "softdev/local/link_terms.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -72,11 +73,9 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 }  // namespace
 
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
-    : own_(own),
-      target_qpn_(target_qpn),
-      link_(link_word(target_qpn, takes_turns(own.service) ? 0 : own.qpn, own.service,
-                      own.by_tcp && !takes_turns(own.service))),
-      own_registrations_(own.premises->registrations.entries()) {}
+    : own_(own), target_qpn_(target_qpn), own_registrations_(own.premises->registrations.entries()) {
+  if (takes_turns(own.service)) link_ = link_word(target_qpn, 0, own.service);
+}
 
 LocalWire::~LocalWire() {
   if (remote_ == nullptr) return;
@@ -116,6 +115,11 @@ class LocalWire::Search final : public TargetSearch {
 
 std::unique_ptr<TargetSearch> LocalWire::search() const {
   return std::make_unique<Search>(*this);
+}
+
+void LocalWire::begin(const LinkTerms& terms, std::uint32_t life) noexcept {
+  terms_ = terms;
+  life_ = life;
 }
 
 int LocalWire::find_target() noexcept {
@@ -460,8 +464,16 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std:
   return ExecResult::done(bytes);
 }
 
+std::uint32_t LocalWire::target_read_depth() const noexcept {
+  return target_ == nullptr ? UINT32_MAX : target_->max_dest_rd.load(std::memory_order_relaxed);
+}
+
+bool LocalWire::exceeds_read_depth() const noexcept {
+  return reads_ > target_->max_dest_rd.load(std::memory_order_relaxed);
+}
+
 ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   if (bytes == 0) return ExecResult::done(0);
   TargetRange from;
   const auto key = wr.wr.rdma.rkey;
@@ -527,7 +539,7 @@ ExecResult LocalWire::exec_flush(const ibv_send_wr& wr) noexcept {
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   TargetRange at;
   const ibv_wc_status found = find_word(atomic.rkey, atomic.remote_addr, IBV_ACCESS_REMOTE_ATOMIC, at);
   if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
@@ -582,6 +594,23 @@ bool LocalWire::is_up() const noexcept {
   return target_ != nullptr && !peer_->dead() && target_->link.load(std::memory_order_acquire) == link_;
 }
 
+/// The first request: finds out if the target accepts requests from this initiator.
+bool LocalWire::establish() noexcept {
+  if (link_ != kNoLink) return false;
+  const std::uint64_t link = target_->link.load(std::memory_order_acquire);
+  const std::uint32_t life = life_ == 0 ? 0 : target_->life.load(std::memory_order_relaxed);
+  const std::uint64_t wanted = own_.by_tcp ? link_word_by_tcp(target_qpn_, own_.qpn, own_.service, terms_.psn)
+                                           : link_word(target_qpn_, own_.qpn, own_.service, terms_, life);
+  if (link != wanted) return false;
+  std::uint32_t first = 0;
+  if (!target_->initiator_life.compare_exchange_strong(first, life_, std::memory_order_relaxed) && first != life_) {
+    return false;
+  }
+  link_ = link;
+  if (target_->awaits_first.exchange(0, std::memory_order_relaxed) != 0) peer_->report_contact(target_qpn_);
+  return true;
+}
+
 /// While the flag was up, a target that went down could not flush its receives.
 RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
@@ -591,7 +620,7 @@ RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
 template <typename Work>
 RDMACOMM_HOT_INLINE ExecResult LocalWire::at_target(Work&& work) noexcept {
   // Also checked before the flag goes up: a target that is going down must not find the flag up needlessly.
-  if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
+  if (target_->link.load(std::memory_order_acquire) != link_ && !establish()) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kUnreachable;
   std::uint32_t life = 0;
   {
@@ -712,9 +741,7 @@ ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std:
 ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                   PartMover& mover) noexcept {
   const bool read = wr.opcode == IBV_WR_RDMA_READ;
-  if (read && target_->max_dest_rd.load(std::memory_order_relaxed) == 0) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
+  if (read && exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   const std::uint32_t access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   const std::uint64_t address = wr.wr.rdma.remote_addr + done;
   const MrEntry* const entry = find_remote_range(target_registrations_, wr.wr.rdma.rkey, remote_->pd, target_qpn_,
@@ -772,7 +799,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
   if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
   if (total > own_.path_mtu) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
   if (target_ == nullptr || peer_->dead()) return ExecOutcome::kLost;
-  if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
+  if (!is_up()) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kReceiverNotReady;
   {
     const ContendedHazard turn(*target_, own_.turn(), !own_.by_tcp);
@@ -788,7 +815,7 @@ ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes)
   if (exceeds_mtu(bytes)) return IBV_WC_REM_INV_REQ_ERR;
   const std::uint32_t needed = needed_access(wr.opcode);
   const bool asks = (needed & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-  if (asks && target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return IBV_WC_REM_INV_REQ_ERR;
+  if (asks && exceeds_read_depth()) return IBV_WC_REM_INV_REQ_ERR;
   const bool allowed = bytes == 0 || (target_->access.load(std::memory_order_relaxed) & needed) == needed;
   return allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 }

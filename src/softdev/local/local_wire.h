@@ -13,6 +13,7 @@
 #include "softdev/local/peer.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/known_registration.h"
+#include "softdev/local/link_terms.h"
 
 namespace rdmacomm::softdev {
 
@@ -35,7 +36,8 @@ struct LocalEnd {
   std::uint32_t path_mtu = 0;                        ///< bytes
   Service service = Service::kReliable;              ///< of both ends
   const std::atomic<std::uint32_t>* qkey = nullptr;  ///< for datagrams: the local Q_Key
-  bool by_tcp = false;  ///< the initiator is on another host, and its requests arrive over TCP
+  bool by_tcp = false;           ///< the initiator is on another host, and its requests arrive over TCP
+  std::uint32_t read_depth = 0;  ///< maximum number of READs and atomics at a time that it accepts
 
   /// The hazard flag's value if initiators take turns. The number of a queue pair on another host must not equal that
   /// of a local queue pair.
@@ -81,6 +83,9 @@ class LocalWire final : public Wire {
   /// Looks for the target, unless it is known already. May wait for its answer.
   void attach() noexcept { (void)find_target(); }
   [[nodiscard]] bool lacks_target() const noexcept override { return remote_ == nullptr; }
+  void begin(const LinkTerms& terms, std::uint32_t life) noexcept override;
+  [[nodiscard]] std::uint32_t target_read_depth() const noexcept override;
+  void expect_reads(std::uint32_t count) noexcept override { reads_ = count; }
   [[nodiscard]] std::unique_ptr<TargetSearch> search() const override;
   void take_found(TargetSearch& search) noexcept override;
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
@@ -144,6 +149,7 @@ class LocalWire final : public Wire {
   [[nodiscard]] ibv_wc_status check_queue(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) const noexcept;
   void report_refusal(ibv_wc_status status, std::uint32_t life) noexcept;
   void release_target() noexcept;
+  [[gnu::noinline]] bool establish() noexcept;
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   void write_mapped(const ibv_send_wr& wr, std::byte* to) noexcept;
@@ -153,6 +159,8 @@ class LocalWire final : public Wire {
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
   ExecResult exec_atomic_write(const ibv_send_wr& wr) noexcept;
   ExecResult exec_flush(const ibv_send_wr& wr) noexcept;
+  /// True if the target does not accept another READ or atomic.
+  [[nodiscard]] bool exceeds_read_depth() const noexcept;
   /// Finds the word of an atomic operation. Returns IBV_WC_SUCCESS, or the reason of a refusal.
   [[nodiscard]] ibv_wc_status find_word(std::uint32_t key, std::uint64_t address, std::uint32_t access,
                                         TargetRange& at) noexcept;
@@ -195,7 +203,10 @@ class LocalWire final : public Wire {
 
   const LocalEnd own_;
   const std::uint32_t target_qpn_;
-  const std::uint64_t link_;  // required value of the link word
+  LinkTerms terms_;               // of the requests
+  std::uint32_t life_ = 0;        // of the initiator, see begin()
+  std::uint32_t reads_ = 1;       // see expect_reads()
+  std::uint64_t link_ = kNoLink;  // required value of the link word; kNoLink: the first request computes it
   std::shared_ptr<Peer> peer_;
   std::unique_ptr<RemoteQp> remote_;
   // Used by each request, once attached. Copies of members of remote_ and peer_, to save an indirection.

@@ -93,6 +93,8 @@ class Peer {
   }
   /// Reports to the target that its shared receive queue has fewer receives than its limit.
   void report_limit(std::uint32_t qpn) noexcept { send_report(RequestKind::kLimit, qpn, 0, 0); }
+  /// Reports to the target that its first request has arrived.
+  void report_contact(std::uint32_t qpn) noexcept { send_report(RequestKind::kContact, qpn, 0, 0); }
   /// Reports to a target that went down during a request that the request has ended.
   void report_release(std::uint32_t qpn) noexcept { send_report(RequestKind::kReleased, qpn, 0, 0); }
   /// Reports to the target that the result of attach(qpn, own_qpn) is unmapped.

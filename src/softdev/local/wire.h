@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "softdev/host/traffic.h"
+#include "softdev/shared/layout.h"
 
 namespace rdmacomm::softdev {
 
@@ -99,6 +100,15 @@ class Wire {
   /// Executes one whole request, or returns the reason why not. If the result is not kDone, the request had no effect.
   /// Called under the send queue's lock. The caller has checked only opcode, counts and queue pair state.
   [[nodiscard]] virtual ExecResult exec(const ibv_send_wr& wr) noexcept = 0;
+  /// From now on, requests have these terms. Required before the first request, unless each request names its own
+  /// target.
+  /// life  of the queue pair, if has_psn(): after a RESET, its PSN is not the next one that the target expects
+  virtual void begin(const LinkTerms& /*terms*/, std::uint32_t /*life*/) noexcept {}
+  /// Maximum number of READs and atomics at a time that the target accepts; UINT32_MAX: not known.
+  [[nodiscard]] virtual std::uint32_t target_read_depth() const noexcept { return UINT32_MAX; }
+  /// The next request is a READ or atomic, and at most this number of them are in progress at the target, itself
+  /// included.
+  virtual void expect_reads(std::uint32_t /*count*/) noexcept {}
   /// True if the target is not found yet. Always false if each request names its own target.
   [[nodiscard]] virtual bool lacks_target() const noexcept { return false; }
   /// The search for the target. Only if lacks_target().

@@ -18,6 +18,9 @@ class XrcWire final : public Wire {
 
   /// As LocalWire::connect().
   [[nodiscard]] int connect() { return target_.connect(); }
+  void begin(const LinkTerms& terms, std::uint32_t life) noexcept override { target_.begin(terms, life); }
+  [[nodiscard]] std::uint32_t target_read_depth() const noexcept override { return target_.target_read_depth(); }
+  void expect_reads(std::uint32_t count) noexcept override { target_.expect_reads(count); }
   [[nodiscard]] bool lacks_target() const noexcept override { return target_.lacks_target(); }
   [[nodiscard]] std::unique_ptr<TargetSearch> search() const override { return target_.search(); }
   void take_found(TargetSearch& search) noexcept override { target_.take_found(search); }

@@ -1,4 +1,5 @@
 // The send queue: posts, executes, keeps and completes requests.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -100,6 +101,29 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   send_finished_.store(position + 1, std::memory_order_release);
 }
 
+/// The number of READs and atomics at the target if a further one begins now. One is in progress until the application
+/// has polled its completion or a later one: a NIC may have sent all of them.
+std::uint32_t SoftQp::reads_with_another() const noexcept {
+  const std::uint32_t freed = send_freed_.load(std::memory_order_relaxed);
+  std::uint32_t count = 1;
+  for (std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
+       position != freed && count < attributes_.max_rd_atomic; --position) {
+    const std::uint8_t opcode = sends_[(position - 1) & send_mask_].opcode;
+    if (opcode == IBV_WC_RDMA_READ || opcode == IBV_WC_COMP_SWAP || opcode == IBV_WC_FETCH_ADD) ++count;
+  }
+  return count;
+}
+
+/// Any request but a SEND or WRITE.
+ExecResult SoftQp::execute_unusual(const ibv_send_wr& wr) noexcept {
+  if (is_for_here(wr.opcode)) return execute_here(wr);
+  if (brings_bytes(wr.opcode) && wire_->target_read_depth() < attributes_.max_rd_atomic) {
+    wire_->expect_reads(reads_with_another());
+  }
+  const ExecResult result = wire_->exec(wr);
+  return result.succeeded() ? result : reconsider(wr, result);
+}
+
 ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
   MemoryWindows& windows = premises_.windows;
   if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind({number(), pd_number_}, wr));
@@ -123,8 +147,8 @@ ExecResult SoftQp::execute_placed(const ibv_send_wr& wr) noexcept {
 }
 
 RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
-  if (is_for_here(wr.opcode)) [[unlikely]]
-    return execute_here(wr);
+  if (!is_plain(wr.opcode)) [[unlikely]]
+    return execute_unusual(wr);
   const ExecResult result = wire_->exec(wr);
   return result.succeeded() ? result : reconsider(wr, result);
 }
@@ -281,12 +305,14 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
   premises_.threads.wake_retrier();
 }
 
+/// The time of all tries. 4.096 us * 2^timeout for each; a timeout of 0 waits without limit.
+std::chrono::nanoseconds SoftQp::time_of_tries() const noexcept {
+  return (attributes_.retry_cnt + 1) * std::chrono::nanoseconds(std::int64_t{4096} << attributes_.timeout);
+}
+
 std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
-  // 4.096 us * 2^timeout for each try; a timeout of 0 waits without limit.
-  const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
-  const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
   const bool connects = tcp_.wire() != nullptr && outcome != ExecOutcome::kLost;
-  return connects ? std::max<std::chrono::nanoseconds>(all, kVanishedAfter) : all;
+  return connects ? std::max<std::chrono::nanoseconds>(time_of_tries(), kVanishedAfter) : time_of_tries();
 }
 
 /// A request begins to wait. A target on another host counts itself.
@@ -319,6 +345,9 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
       give_up_at_ = now + patience(outcome);
     }
   }
+  // A target that answers does not need the time for a connection.
+  const bool is_put_off = outcome == ExecOutcome::kUnreachable && tcp_.wire() != nullptr && tcp_.wire()->is_put_off();
+  if (is_put_off && give_up_at_ != Clock::time_point::max()) give_up_at_ = std::min(give_up_at_, now + time_of_tries());
   return now >= give_up_at_;
 }
 

@@ -20,10 +20,13 @@
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
 #include "softdev/shared/hazard.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
+
+constexpr std::uint32_t kPsnMask = 0xffffff;
 
 std::uint32_t queue_entries(std::uint32_t depth) {
   return std::bit_ceil(depth == 0 ? 1 : depth);
@@ -129,9 +132,13 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
       publish_attributes();
       return error;
     }
+    if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) begin_requests();
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
-    if (TcpWire* const wire = tcp_.wire()) wire->advance();  // connects now, so that the first request need not wait
+    if (TcpWire* const wire = tcp_.wire()) {
+      wire->begin(sending_.psn, attributes_.max_rd_atomic);
+      wire->advance();  // connects now, so that the first request need not wait
+    }
     const std::uint32_t reported = send_reported_;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
     notify_sender(reported);
@@ -171,7 +178,8 @@ void SoftQp::publish_attributes() noexcept {
 }
 
 LocalEnd SoftQp::own_end() noexcept {
-  return {&premises_.local, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
+  return {&premises_.local, number(), pd_number_, 128U << attributes_.path_mtu,
+          service_,         nullptr,  false,      attributes_.max_dest_rd_atomic};
 }
 
 DatagramWire* SoftQp::datagram_wire() noexcept {
@@ -202,6 +210,8 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   std::vector<ibv_gid_entry> table;
   int error = premises_.port.gids(table);
   if (error == 0) error = find_route(identity, table, a.ah_attr, tcp_use, route_);
+  if (error == 0) sending_ = sending_terms(identity, table, attributes_.port_num, a.ah_attr);
+  sending_.peer_qpn = number();
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
   if (error == 0 && route_.by_memory) {
     if (!premises_.queue_pairs.has_name(number())) {
@@ -221,11 +231,50 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   }
   if (error == 0 && !route_.by_memory) error = connect_by_tcp();
   if (error == 0) error = choose_cell();
-  if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
-  initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
-  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_, !route_.by_memory),
-                           std::memory_order_release);
-  return 0;
+  if (error == 0 && qp_base.qp_type != IBV_QPT_XRC_SEND) accept_from_peer();
+  return error;
+}
+
+std::uint32_t SoftQp::counted_life() const noexcept {
+  return has_psn(service_) ? view_.shared->life.load(std::memory_order_relaxed) : 0;
+}
+
+/// The terms of requests from its peer.
+LinkTerms SoftQp::receiving_terms() const noexcept {
+  LinkTerms terms;
+  terms.source = sending_.target;
+  terms.target = sending_.source;
+  terms.gid_type = sending_.gid_type;
+  terms.source_lid = sending_.target_lid;
+  terms.target_lid = sending_.source_lid;
+  terms.psn = has_psn(service_) ? attributes_.rq_psn & kPsnMask : 0;
+  terms.peer_qpn = attributes_.dest_qp_num;
+  return terms;
+}
+
+void SoftQp::accept_from_peer() noexcept {
+  QpShared& shared = *view_.shared;
+  const LinkTerms terms = receiving_terms();
+  publish_terms(shared, terms);
+  shared.awaits_first.store(1, std::memory_order_relaxed);
+  const std::uint32_t peer = attributes_.dest_qp_num;
+  initiator_qpn_.store(peer, std::memory_order_release);
+  shared.link.store(route_.by_memory ? link_word(number(), peer, service_, terms, counted_life())
+                                     : link_word_by_tcp(number(), peer, service_, terms.psn),
+                    std::memory_order_release);
+}
+
+/// RTS: requests can be sent, and no longer show that the connection is established.
+void SoftQp::begin_requests() noexcept {
+  view_.shared->awaits_first.store(0, std::memory_order_relaxed);
+  sending_.psn = has_psn(service_) ? attributes_.sq_psn & kPsnMask : 0;
+  if (wire_ != nullptr) wire_->begin(sending_, counted_life());
+}
+
+void SoftQp::note_contact() noexcept {
+  if (state_.load(std::memory_order_relaxed) != IBV_QPS_RTR) return;
+  const std::uint32_t life = view_.shared->life.load(std::memory_order_relaxed);
+  if (contact_life_.exchange(life, std::memory_order_relaxed) != life) raise(IBV_EVENT_COMM_EST);
 }
 
 int SoftQp::choose_cell() {
@@ -366,6 +415,7 @@ void SoftQp::forget_life() {
   recv_polled_.store(0, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
   view_.shared->taken = view_.shared->posted_seen = 0;
+  view_.shared->initiator_life.store(0, std::memory_order_relaxed);
   view_.shared->posted.store(0, std::memory_order_relaxed);
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
   attributes_ = {};

@@ -7,6 +7,7 @@
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_service.h"
@@ -20,7 +21,9 @@ int QpTcp::connect_locked(const Route& route, std::uint32_t target_qpn, bool sen
   if (const int error = pairing_.begin(route.target, target_qpn); error != 0) return error;
   if (const auto secret = take_expected_secret(route.target, target_qpn)) pairing_.expect(*secret);
   is_connected_.store(true, std::memory_order_release);
-  if (sends) wire_ = std::make_unique<TcpWire>(service, qp_.own_end(), route, target_qpn, pairing_);
+  if (sends) {
+    wire_ = std::make_unique<TcpWire>(service, qp_.own_end(), route, target_qpn, path_word(qp_.sending_), pairing_);
+  }
   return 0;
 }
 
@@ -87,7 +90,9 @@ void QpTcp::advance_locked() noexcept {
   const ExecOutcome obstacle = wire_->obstacle();
   ibv_wc_status status{};
   if (obstacle == ExecOutcome::kDone) {
-    qp_.waiting_for_ = ExecOutcome::kDone;
+    // A target that accepts the connection may still refuse each request. So the time to give up stays until one of them
+    // is answered.
+    if (qp_.waiting_for_ != ExecOutcome::kUnreachable) qp_.waiting_for_ = ExecOutcome::kDone;
   } else if (qp_.give_up(obstacle, status)) {
     const bool reliable = is_reliable(qp_.service_);
     wire_->abandon();
@@ -95,12 +100,13 @@ void QpTcp::advance_locked() noexcept {
   }
 }
 
-bool QpTcp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
+bool QpTcp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from, std::uint64_t path) noexcept {
   if (service != qp_.service_ || qp_.view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
   if (qp_.service_ == Service::kDatagram) return true;
   if (!is_connected_.load(std::memory_order_acquire)) return false;
   const std::scoped_lock guard(qp_.send_lock_);
-  return !qp_.route_.by_memory && qp_.attributes_.dest_qp_num == initiator_qpn && verbs::equal(qp_.route_.target, from);
+  return !qp_.route_.by_memory && qp_.attributes_.dest_qp_num == initiator_qpn &&
+         verbs::equal(qp_.route_.target, from) && path_word(qp_.receiving_terms()) == path;
 }
 
 bool QpTcp::has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept {

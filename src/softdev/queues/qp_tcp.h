@@ -40,7 +40,8 @@ class QpTcp final : public TcpOwner {
   /// Connects, sends, completes and gives up requests, as far as possible without waiting.
   void advance_locked() noexcept;
 
-  [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept override;
+  [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from,
+                             std::uint64_t path) noexcept override;
   [[nodiscard]] bool has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept override;
   [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept override;
   void connect_now() noexcept override;

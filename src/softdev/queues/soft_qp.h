@@ -154,6 +154,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] QpInitiators& initiators() noexcept { return initiators_; }
   [[nodiscard]] std::shared_ptr<InitiatorTarget> as_initiator_target() { return {shared_from_this(), &initiators_}; }
 
+  /// The first request has arrived. Raises COMM_EST, unless the application has found out itself. May be called again.
+  void note_contact() noexcept;
+
   // For the serving thread, which must not wait for the send queue's lock.
   /// Asks the retrying thread to move the queue pair to ERR, unless it has been RESET since. Returns false: it has.
   [[nodiscard]] bool request_failure(std::uint32_t life) noexcept {
@@ -198,6 +201,11 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   // qp_states.cc
   int to_rtr(const ibv_qp_attr& attributes);
   int connect_by_tcp();
+  /// Its life, if its peer must notice a new one, else 0.
+  [[nodiscard]] std::uint32_t counted_life() const noexcept;
+  [[nodiscard]] LinkTerms receiving_terms() const noexcept;
+  void accept_from_peer() noexcept;
+  void begin_requests() noexcept;
   [[nodiscard]] LocalEnd own_end() noexcept;
   int reset();
   void forget_life();
@@ -221,6 +229,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool has_room_for_slices(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] bool has_nothing_to_check(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
+  [[nodiscard]] std::uint32_t reads_with_another() const noexcept;
+  [[nodiscard, gnu::noinline]] ExecResult execute_unusual(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute_here(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute_placed(const ibv_send_wr& wr) noexcept;
@@ -243,6 +253,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[gnu::noinline]] void retry_while_polled() noexcept;
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds time_of_tries() const noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   void settle_first(const ExecResult& result) noexcept;
 
@@ -284,9 +295,11 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   BiasedLock send_lock_;
   std::atomic<std::uint32_t> failed_life_{0};    // life in which the initiator has found a failure; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair that this one is connected to
+  std::atomic<std::uint32_t> contact_life_{0};   // life in which COMM_EST was raised
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;  // nullptr if tcp_ has a wire
   Route route_;
+  LinkTerms sending_;               // of its own requests
   bool keeps_all_ = late_;          // no request is executed while it is posted
   TrafficCell* traffic_ = nullptr;  // not nullptr in RTR and RTS
   std::uint32_t packet_bytes_ = 0;

@@ -25,16 +25,19 @@ inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 }
 
 enum class RequestKind : std::uint32_t {
-  kHello = 1,    ///< the initiator's AccessProof is in descriptor `argument` -> Answer::value: the target's descriptor
-  kProve,        ///< `proof` -> Answer::proof and the control segment's descriptor; required before all requests below
-  kQueuePair,    ///< -> QueuePairAnswer
-  kChannel,      ///< -> the descriptor that wakes the waiting thread of queue pair `qpn`'s receive queue
-  kTable,        ///< -> the descriptor of the table of registrations, for reading
-  kArena,        ///< -> the descriptor of arena `argument`
-  kFail,         ///< a request violated the rules of queue pair `qpn`: no answer
-  kLimit,        ///< queue pair `qpn`'s shared receive queue has fewer receives than its limit: no answer
-  kReleased,     ///< queue pair `qpn` went down while a request used it; the use has ended: no answer
-  kDetach,       ///< initiator `peer_qpn` does not use queue pair `qpn`'s memory any more: no answer
+  kHello = 1,  ///< the initiator's AccessProof is in descriptor `argument` -> Answer::value: the target's descriptor
+  kProve,      ///< `proof` -> Answer::proof and the control segment's descriptor; required before all requests below
+  kQueuePair,  ///< -> QueuePairAnswer
+  kChannel,    ///< -> the descriptor that wakes the waiting thread of queue pair `qpn`'s receive queue
+  kTable,      ///< -> the descriptor of the table of registrations, for reading
+  kArena,      ///< -> the descriptor of arena `argument`
+  // Reports, which get no answer.
+  kFail,      ///< a request violated the rules of queue pair `qpn`
+  kLimit,     ///< queue pair `qpn`'s shared receive queue has fewer receives than its limit
+  kContact,   ///< the first request has arrived at queue pair `qpn`
+  kReleased,  ///< queue pair `qpn` went down while a request used it; the use has ended
+  kDetach,    ///< initiator `peer_qpn` does not use queue pair `qpn`'s memory any more
+  // Accesses to memory.
   kWrite,        ///< for memory that cannot be mapped or reached by system calls; `length` bytes follow
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: the value before
@@ -45,8 +48,7 @@ enum class RequestKind : std::uint32_t {
 
 /// True for requests that get no answer.
 [[nodiscard]] constexpr bool is_report(RequestKind kind) noexcept {
-  return kind == RequestKind::kFail || kind == RequestKind::kLimit || kind == RequestKind::kReleased ||
-         kind == RequestKind::kDetach;
+  return kind >= RequestKind::kFail && kind <= RequestKind::kDetach;
 }
 
 /// Identifies an XRC domain in all processes.

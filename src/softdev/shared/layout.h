@@ -15,7 +15,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 15;
+inline constexpr std::uint32_t kLayoutVersion = 16;
 inline constexpr std::size_t kPage = 4096;
 
 /// The memfd of the target that contains a registered range, so that an initiator can map it.
@@ -91,6 +91,19 @@ struct AddressWrite {
   }
 };
 
+/// Properties of the packets in one direction of a connection, see link_terms.h. Both ends have the same
+/// terms for a direction, or no request gets through, as between two NICs.
+struct LinkTerms {
+  ibv_gid source{};              ///< of the queue pair that sends. Zero: InfiniBand without a global header
+  ibv_gid target{};              ///< of the queue pair that receives
+  std::uint32_t gid_type = 0;    ///< ibv_gid_type: RoCE v1 and v2 are different protocols
+  std::uint16_t source_lid = 0;  ///< InfiniBand only
+  std::uint16_t target_lid = 0;
+  std::uint32_t psn = 0;       ///< packet sequence number of the first packet; 0 for unreliable queue pairs
+  std::uint32_t peer_qpn = 0;  ///< the queue pair that sends
+};
+static_assert(sizeof(LinkTerms) == 48);
+
 /// The receiving end of a queue pair. After it in memory: `entries` inbound slots, then `entries` posted receives.
 struct alignas(64) QpShared {
   // The target writes these, rarely.
@@ -105,6 +118,11 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are dropped
   std::atomic<std::uint32_t> life;         ///< 1 plus the number of RESETs: an old failure does not affect a new life
   std::atomic<Stamping> stamping;          ///< not kNone: its completion queue is also that of other queue pairs
+  // The initiator changes these two with its first request.
+  std::atomic<std::uint32_t> awaits_first;    ///< 1: in RTR, and no request has arrived
+  std::atomic<std::uint32_t> initiator_life;  ///< QpShared::life of the initiator; 0: no request since RESET
+  /// LinkTerms of the requests that it accepts, see publish_terms(). For an initiator that is refused, to find out why.
+  alignas(64) std::atomic<std::uint64_t> terms[sizeof(LinkTerms) / 8];
   // The target writes this at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // The initiator writes these.
@@ -116,7 +134,7 @@ struct alignas(64) QpShared {
   std::uint32_t claimed;      ///< shared receive queue: entry + 1 that the current message has taken
   AddressWrite write;
 };
-static_assert(sizeof(QpShared) == 192);
+static_assert(sizeof(QpShared) == 256);
 
 /// In QpShared::busy: the initiator may be about to write to memory of the target that it does not map, by its address.
 /// After the application frees such memory, the address may belong to other data. So the target waits until this is
@@ -149,17 +167,6 @@ enum class Service : std::uint8_t { kXrc = 1, kReliable, kUnreliable, kDatagram,
 /// True if a queue pair has many initiators, one at a time.
 [[nodiscard]] constexpr bool takes_turns(Service service) noexcept {
   return service >= Service::kDatagram;
-}
-
-/// The value of QpShared::link while target `qpn` accepts requests from initiator `peer_qpn` (0: from any initiator,
-/// one at a time). One load and compare shows the initiator that the target exists, is of the same kind, is in RTR or
-/// RTS, and is connected to this initiator only.
-/// by_tcp  the initiator is on another host. Its number may equal that of a local queue pair, so the word differs from
-///         that one's.
-[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, Service service,
-                                                bool by_tcp = false) noexcept {
-  return static_cast<std::uint64_t>(by_tcp) << 63 | static_cast<std::uint64_t>(service) << 60 |
-         std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
 /// Parts of an inbound slot that not every message fills.

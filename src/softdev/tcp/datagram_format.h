@@ -23,7 +23,7 @@ struct GroupDatagram {
   TcpRequest request;
   TcpDatagramAddress address;
 };
-static_assert(sizeof(GroupDatagram) == 112);
+static_assert(sizeof(GroupDatagram) == 120);
 
 /// The UDP port of all groups. It has the number of the TCP port of queue pair 1.
 inline constexpr std::uint16_t kGroupPort = tcp_port_of(1);

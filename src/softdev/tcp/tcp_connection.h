@@ -47,6 +47,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   /// Sends the rest of a request that its owner gives up. Returns false: its memory does not exist any more.
   [[nodiscard]] bool go_first(std::span<const iovec> pieces);
   [[nodiscard]] TcpOutput& output() noexcept { return output_; }
+  [[nodiscard]] const TcpLimits& peer_limits() const noexcept { return ends_.other.limits; }
   /// Like send(), and also sends the data for READs. Called by the service's thread.
   void respond(TcpWire* requests);
 

@@ -33,8 +33,8 @@ TcpDatagramTarget::TcpDatagramTarget(TcpService& service, UniqueFd socket, const
       socket_(std::move(socket)),
       back_(back),
       own_qpn_(own.number()),
-      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
-             true},
+      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.limits.path_mtu, initiator.service,
+             nullptr, true},
             own.number()),
       input_(socket_.get(), kFirstBuffer) {
   wire_.attach();

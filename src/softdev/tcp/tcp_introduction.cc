@@ -26,7 +26,7 @@ std::optional<TcpWelcome> TcpIntroduction::welcome(int socket) noexcept {
   if (welcome.magic == kTcpMagic && is_other_version) {
     welcome.answer = Welcome::kRefused;
   } else if (received.bytes != sizeof(welcome) || welcome.magic != kTcpMagic) {
-    welcome.answer = Welcome::kNotYet;
+    welcome.answer = Welcome::kSoon;
   }
   return welcome;
 }

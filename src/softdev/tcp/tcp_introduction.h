@@ -21,8 +21,8 @@ class TcpIntroduction {
   [[nodiscard]] int send_greeting(int socket) noexcept;
   [[nodiscard]] bool has_begun() const noexcept { return sent_ != 0; }
   [[nodiscard]] bool is_sent() const noexcept { return sent_ == sizeof(greeting_); }
-  /// The welcome, once the greeting is sent; no value: it has not arrived yet. kNotYet is also returned if the
-  /// connection has ended or the received bytes are no welcome. kRefused is also returned for another version.
+  /// The welcome, once the greeting is sent; no value: it has not arrived yet. Its answer is
+  /// kSoon also if the connection has ended or the received bytes are no welcome. kRefused is also returned for another version.
   [[nodiscard]] std::optional<TcpWelcome> welcome(int socket) noexcept;
 
  private:

@@ -32,6 +32,7 @@ TcpGreeting greeting_of(const LocalEnd& own, std::uint32_t target_qpn) {
   greeting.initiator_qpn = own.qpn;
   greeting.target_qpn = target_qpn;
   greeting.path_mtu = own.path_mtu;
+  greeting.read_depth = own.read_depth;
   greeting.token = new_token();
   return greeting;
 }
@@ -105,7 +106,7 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
   const bool comes = reply->answer == Welcome::kYes && !calls();
   const bool is_target = !comes || pairing_ == nullptr || pairing_->is_peers(reply->secret);
   if (comes && is_target) {
-    Welcomed welcomed{std::move(socket_), reply->path_mtu};
+    Welcomed welcomed{std::move(socket_), {reply->path_mtu, reply->read_depth}};
     try_again();  // in case this socket is lost
     return welcomed;
   }
@@ -113,6 +114,7 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
     refuse();
   } else {
     try_again();  // a called peer connects itself; if it does not, it is called again
+    is_put_off_ = reply->answer == Welcome::kNotYet;
   }
   return {};
 }
@@ -133,6 +135,7 @@ void TcpLink::refuse() {
 void TcpLink::try_again() {
   socket_.reset();
   state_ = State::kClosed;
+  is_put_off_ = false;
   next_try_ = Clock::now() + pause_;
   pause_ = std::min(pause_ * 2, kLongestReconnectPause);
 }

@@ -40,7 +40,7 @@ class TcpLink {
   /// A socket that the peer has welcomed.
   struct Welcomed {
     UniqueFd socket;
-    std::uint32_t path_mtu;  ///< the peer's
+    TcpLimits limits;  ///< of the peer
   };
 
   /// pairing  identifies the target; nullptr: datagrams, whose target may be any process
@@ -53,6 +53,10 @@ class TcpLink {
   void hurry() noexcept { next_try_ = {}; }
   /// Call this when a connection to the peer was established.
   void note_target_exists() noexcept;
+  /// True if the target has answered the last attempt, and does not accept this initiator's requests now.
+  [[nodiscard]] bool is_put_off() const noexcept { return is_put_off_; }
+  /// The target has told that on the connection itself.
+  void put_off() noexcept { is_put_off_ = true; }
   void refuse();
   /// Allows new attempts after a refusal.
   void allow_again() noexcept { state_ = State::kClosed; }
@@ -74,6 +78,7 @@ class TcpLink {
   UniqueFd socket_;
   State state_ = State::kClosed;
   bool wants_output_ = false;
+  bool is_put_off_ = false;
   bool target_existed_ = false;  // the target's process existed once: if nothing listens there now, it has ended
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};

@@ -42,6 +42,9 @@ class TcpOwner {
   [[nodiscard]] std::uint32_t path_mtu() const noexcept {
     return parts_.shared.path_mtu.load(std::memory_order_relaxed);
   }
+  [[nodiscard]] std::uint8_t read_depth() const noexcept {
+    return static_cast<std::uint8_t>(parts_.shared.max_dest_rd.load(std::memory_order_relaxed));
+  }
   /// The number of messages that have arrived at this queue pair, and the number of polled ones.
   [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return parts_.shared.taken; }
   [[nodiscard]] std::uint32_t messages_polled() const noexcept { return parts_.polled.load(std::memory_order_relaxed); }
@@ -51,8 +54,10 @@ class TcpOwner {
   [[nodiscard]] bool begin_question() noexcept { return !is_questioned_.exchange(true, std::memory_order_relaxed); }
   void end_question() noexcept { is_questioned_.store(false, std::memory_order_relaxed); }
 
-  /// True if it accepts requests over TCP from queue pair `initiator_qpn` at address `from`.
-  [[nodiscard]] virtual bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept = 0;
+  /// True if it accepts requests over TCP from queue pair `initiator_qpn` at address `from`. `path` is not checked for
+  /// datagrams.
+  [[nodiscard]] virtual bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from,
+                                     std::uint64_t path) noexcept = 0;
   /// True if this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] virtual bool has_sent_greeting(std::uint32_t target_qpn, std::uint64_t token) noexcept = 0;
   /// True if `shown` is the secret of the peer that it is connected to. Then `own` is the secret to show to that peer.

@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little,
               "the structs below are sent as they are in memory, and the wire is little-endian");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
-inline constexpr std::uint16_t kTcpVersion = 5;
+inline constexpr std::uint16_t kTcpVersion = 6;
 
 /// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. Linux does not
 /// assign these ports by default (ip_local_port_range ends at 60999).
@@ -34,6 +34,12 @@ inline constexpr std::uint16_t kTcpVersion = 5;
   return static_cast<std::uint16_t>(0xf000U | qpn >> kQpnBlockBits);
 }
 static_assert(kQpnBlocks <= 0x1000);
+
+/// Limits for the requests to a queue pair.
+struct TcpLimits {
+  std::uint32_t path_mtu = 0;    ///< bytes
+  std::uint32_t read_depth = 0;  ///< maximum number of READs and atomics at a time
+};
 
 /// Random bits that a queue pair shows to its peer with each connection, see TcpPairing.
 using TcpSecret = std::array<std::uint8_t, 16>;
@@ -51,26 +57,28 @@ struct TcpGreeting {
   Service service{};
   std::uint32_t initiator_qpn = 0;
   std::uint32_t target_qpn = 0;
-  std::uint32_t path_mtu = 0;  ///< bytes
-  std::uint32_t reserved = 0;
-  std::uint64_t token = 0;  ///< identifies the greeting when the target asks back
-  TcpSecret secret{};       ///< the initiator's; zero for kConfirm, kCall and datagrams
+  std::uint32_t path_mtu = 0;    ///< bytes
+  std::uint32_t read_depth = 0;  ///< maximum number of READs and atomics at a time that the initiator accepts
+  std::uint64_t path = 0;        ///< path_word() of the requests that follow; 0 for datagrams
+  std::uint64_t token = 0;       ///< identifies the greeting when the target asks back
+  TcpSecret secret{};            ///< the initiator's; zero for kConfirm, kCall and datagrams
 };
-static_assert(sizeof(TcpGreeting) == 48);
+static_assert(sizeof(TcpGreeting) == 56);
 
 enum class Welcome : std::uint8_t {
   kYes = 1,
   kNotYet,   ///< the target does not accept this initiator's requests now, but may later
   kRefused,  ///< never: not the queue pair that it claims to be, or another version
+  kSoon,     ///< try again: the called queue pair connects itself, or the target verifies another greeting first
 };
 
 struct TcpWelcome {
   std::uint32_t magic = kTcpMagic;
   std::uint16_t version = kTcpVersion;
   Welcome answer{};
-  std::uint8_t reserved = 0;
-  std::uint32_t path_mtu = 0;  ///< bytes, of the queue pair that welcomes; zero unless kYes
-  TcpSecret secret{};          ///< of the queue pair that welcomes; zero unless kYes, and for datagrams
+  std::uint8_t read_depth = 0;  ///< as in TcpGreeting, of the queue pair that welcomes; zero unless kYes
+  std::uint32_t path_mtu = 0;   ///< bytes, of the queue pair that welcomes; zero unless kYes
+  TcpSecret secret{};           ///< of the queue pair that welcomes; zero unless kYes, and for datagrams
 };
 static_assert(sizeof(TcpWelcome) == 28);
 
@@ -91,8 +99,10 @@ struct TcpRequest {
   std::uint64_t address = 0;
   std::uint64_t operand = 0;  ///< atomics: compare_add; FLUSH: see FlushRequest::put()
   std::uint64_t swap = 0;
+  std::uint32_t psn = 0;  ///< LinkTerms::psn of the initiator
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(TcpRequest) == 48);
+static_assert(sizeof(TcpRequest) == 56);
 
 /// For datagrams: follows the TcpRequest, before the payload.
 struct TcpDatagramAddress {

@@ -191,7 +191,7 @@ void TcpService::serve_arrival(Arrival arrival) {
   const std::uint64_t id = next_id_++;
   const auto connection = std::make_shared<TcpConnection>(
       *this, std::move(arrival.socket), own,
-      TcpConnection::Ends{id, true, !one_way, {greeting.target_qpn, arrival.path_mtu, greeting.service}});
+      TcpConnection::Ends{id, true, !one_way, {greeting.target_qpn, arrival.limits, greeting.service}});
   targets_.emplace(id, Watched{connection, -1, EPOLLIN});
   change_connection(connection->socket(), id, false);
   own->adopt(connection);

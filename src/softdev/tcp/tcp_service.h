@@ -76,8 +76,8 @@ class TcpService {
   struct Arrival {
     UniqueFd socket;
     Route route;
-    TcpGreeting greeting;        ///< the greeting that it was established with
-    std::uint32_t path_mtu = 0;  ///< the peer's
+    TcpGreeting greeting;  ///< the greeting that it was established with
+    TcpLimits limits;      ///< of the peer
   };
   void connected(Arrival arrival);
   void watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept;

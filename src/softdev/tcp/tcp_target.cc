@@ -116,15 +116,15 @@ TcpTarget::TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initia
       in_(input),
       out_(output),
       service_(initiator.service),
-      packet_bytes_(std::max(initiator.path_mtu, kSmallestMtu)),
+      packet_bytes_(std::max(initiator.limits.path_mtu, kSmallestMtu)),
       traffic_(service.premises().local.traffic),
-      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
-             true},
+      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.limits.path_mtu, initiator.service,
+             nullptr, true},
             own.number()),
       finder_(service.premises().finder) {
   if (service_ == Service::kXrc) {
     const LocalEnd end{
-        &service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, service_, nullptr, true};
+        &service.premises().local, initiator.qpn, own.pd_number(), initiator.limits.path_mtu, service_, nullptr, true};
     queues_.emplace(end.at_xrc_queue(own.number()));
   }
   wire_.attach();
@@ -132,6 +132,12 @@ TcpTarget::TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initia
 
 TcpStep TcpTarget::begin(const TcpRequest& request) {
   if (!is_valid(request, service_)) return TcpStep::kBroken;
+  if (!psn_) {
+    LinkTerms terms;
+    terms.psn = psn_.emplace(request.psn);
+    wire_.begin(terms, 0);
+  }
+  if (request.psn != *psn_) return TcpStep::kBroken;
   if (request.again != 0) {
     if (!throws_away_ || held_) return TcpStep::kBroken;
     throws_away_ = false;

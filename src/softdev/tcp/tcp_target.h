@@ -59,7 +59,7 @@ class TcpTarget {
  public:
   struct Initiator {
     std::uint32_t qpn;
-    std::uint32_t path_mtu;  ///< bytes
+    TcpLimits limits;
     Service service;
   };
   TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initiator, TcpInput& input, TcpOutput& output);
@@ -134,7 +134,8 @@ class TcpTarget {
   // Since when it waits for another initiator's turn to end, or for a queue to be found.
   std::optional<std::chrono::steady_clock::time_point> request_waits_since_;
   std::optional<std::chrono::steady_clock::time_point> read_waits_since_;
-  bool throws_away_ = false;  // until a request with `again`
+  std::optional<std::uint32_t> psn_;  // of all its requests
+  bool throws_away_ = false;          // until a request with `again`
   bool has_refused_ = false;
   bool in_stream_ = false;
   int woken_after_ = 1;  // its socket is reported when this number of bytes has arrived

@@ -78,7 +78,7 @@ TcpUnidentified::Stage TcpUnidentified::judge() {
   if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
   target_ = service_.premises().owners.tcp_owner(greeting_.target_qpn);
   const bool expected =
-      target_ != nullptr && target_->expects(greeting_.initiator_qpn, greeting_.service, back_.target);
+      target_ != nullptr && target_->expects(greeting_.initiator_qpn, greeting_.service, back_.target, greeting_.path);
   if (!expected) return reply(Welcome::kNotYet);
   if (greeting_.kind == GreetingKind::kCall) return judge_call(*target_);
   if (greeting_.kind != GreetingKind::kConnection || target_->connects()) return reply(Welcome::kRefused);
@@ -95,13 +95,13 @@ TcpUnidentified::Stage TcpUnidentified::judge_confirm() {
 TcpUnidentified::Stage TcpUnidentified::judge_call(TcpOwner& target) {
   if (!target.connects()) return reply(Welcome::kRefused);
   target.connect_now();
-  return reply(Welcome::kNotYet);
+  return reply(Welcome::kSoon);
 }
 
 /// Each queue pair asks back one initiator at a time. So the number of open questions is at most the number of queue
 /// pairs.
 TcpUnidentified::Stage TcpUnidentified::request_confirmation() {
-  if (!target_->begin_question()) return reply(Welcome::kNotYet);
+  if (!target_->begin_question()) return reply(Welcome::kSoon);
   asks_ = true;
   socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
   TcpGreeting question = greeting_;
@@ -144,6 +144,7 @@ TcpUnidentified::Stage TcpUnidentified::reply(Welcome answer) {
   const bool is_welcome = answer == Welcome::kYes && target_ != nullptr;
   if (is_welcome) {  // otherwise a process could find out which numbers exist
     message.path_mtu = target_->path_mtu();
+    message.read_depth = target_->read_depth();
     message.secret = secret_;
   }
   iovec whole{&message, sizeof(message)};
@@ -155,7 +156,8 @@ TcpUnidentified::Stage TcpUnidentified::reply(Welcome answer) {
 
 std::shared_ptr<TcpServed> TcpUnidentified::successor() {
   if (stage_ != Stage::kWelcome) return nullptr;
-  const TcpTarget::Initiator initiator{greeting_.initiator_qpn, greeting_.path_mtu, greeting_.service};
+  const TcpTarget::Initiator initiator{
+      greeting_.initiator_qpn, {greeting_.path_mtu, greeting_.read_depth}, greeting_.service};
   if (greeting_.service == Service::kDatagram) {
     return std::make_shared<TcpDatagramTarget>(service_, std::move(socket_), back_, *target_, initiator);
   }

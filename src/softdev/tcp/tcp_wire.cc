@@ -35,8 +35,10 @@ std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::sp
   return count;
 }
 
-TcpGreeting greeting_for(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, const TcpSecret& secret) {
+TcpGreeting greeting_for(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, std::uint64_t path,
+                         const TcpSecret& secret) {
   TcpGreeting greeting = greeting_of(own, target_qpn);
+  greeting.path = path;
   if (connects_to_other(own.service, route, own.qpn, target_qpn)) {
     greeting.secret = secret;
   } else {
@@ -62,10 +64,10 @@ std::size_t TcpWire::UnderWay::pieces(std::size_t done, std::span<iovec> to) {
 }
 
 TcpWire::TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn,
-                 TcpPairing& pairing)
+                 std::uint64_t path, TcpPairing& pairing)
     : service_(service),
       own_(own),
-      link_(service, route, greeting_for(own, route, target_qpn, pairing.own()), &pairing) {}
+      link_(service, route, greeting_for(own, route, target_qpn, path, pairing.own()), &pairing) {}
 
 TcpWire::~TcpWire() = default;
 
@@ -85,19 +87,22 @@ bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t polled) {
   if (!under_way_.empty() && under_way_.back().refused != IBV_WC_SUCCESS) return false;
   const bool brings = brings_bytes(wr.opcode);
   if ((wr.send_flags & IBV_SEND_FENCE) != 0 && bringing_ != 0) return false;
-  if (brings && bringing_ >= kMaxReadDepth) return false;
+  if (brings && bringing_ >= most_reads_) return false;
   std::uint64_t bytes = 0;
   std::vector<ibv_sge> placed;
-  const ibv_wc_status status = check(wr, bytes, placed);
+  ibv_wc_status status = check(wr, bytes, placed);
   if (status == IBV_WC_SUCCESS && !is_connected()) {
     open();
     if (!is_connected()) return false;
   }
+  // It is refused in order, like a request that the target refuses.
+  if (brings && is_connected() && bringing_ >= connection_->peer_limits().read_depth) status = IBV_WC_REM_INV_REQ_ERR;
   const std::uint32_t after = is_connected() ? connection_->output().done_for(polled) : 0;
   const auto length = static_cast<std::uint32_t>(bytes);
   count(path_counts().tcp);
   UnderWay& started = under_way_.push_back();
   started = {&wr, length, brings ? 0 : length, after, status, head_of(wr, length), std::move(placed)};
+  started.head.psn = psn_;
   if (own_.service == Service::kXrc) started.head.queue = wr.qp_type.xrc.remote_srqn;
   if (brings) ++bringing_;
   return true;
@@ -110,7 +115,7 @@ void TcpWire::open() {
   std::optional<TcpLink::Welcomed> welcomed = link_.advance();
   if (!welcomed) return;
   comes_ = true;
-  service_.connected({std::move(welcomed->socket), link_.route(), link_.greeting(), welcomed->path_mtu});
+  service_.connected({std::move(welcomed->socket), link_.route(), link_.greeting(), welcomed->limits});
 }
 
 void TcpWire::connect_now() {
@@ -274,6 +279,7 @@ bool TcpWire::fail_from(const TcpAnswer& answer) {
     for (; under_way_.size() > answered_ - first_; under_way_.pop_back()) forget(under_way_.back());
     sending_ = std::min(sending_, under_way_.size());
     sent_bytes_ = 0;
+    link_.put_off();
   }
   connection_->cut();
   connection_.reset();

@@ -30,9 +30,17 @@ class TcpConnection;
 class TcpWire {
  public:
   /// pairing  has begun with that target, and outlives this object
-  TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing);
+  /// path     path_word() of the requests
+  TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn, std::uint64_t path,
+          TcpPairing& pairing);
   ~TcpWire();
 
+  /// From now on, requests have this PSN, see LinkTerms, and at most `reads` READs and atomics are in progress. Required
+  /// before the first request.
+  void begin(std::uint32_t psn, std::uint32_t reads) noexcept {
+    psn_ = psn;
+    most_reads_ = reads;
+  }
   /// Starts a request, in order. `wr` and its slices must not change until it is answered.
   /// polled   number of messages from the peer that the queue pair has polled
   /// Returns  false: not now, see obstacle().
@@ -45,6 +53,8 @@ class TcpWire {
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_.size(); }
   /// Takes the answer to the oldest request. Returns false: none yet.
   [[nodiscard]] bool take_answer(ExecResult& result);
+  /// True if the target exists, but does not accept requests from this queue pair now.
+  [[nodiscard]] bool is_put_off() const noexcept { return link_.is_put_off(); }
   /// The reason why no request can continue; kDone: none.
   [[nodiscard]] ExecOutcome obstacle() const noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept { return rnr_timer_; }
@@ -111,6 +121,8 @@ class TcpWire {
 
   TcpService& service_;
   const LocalEnd own_;
+  std::uint32_t psn_ = 0;
+  std::uint32_t most_reads_ = 0;
   TcpLink link_;
   std::shared_ptr<TcpConnection> connection_;
   bool comes_ = false;  // a connection is being set up

@@ -1,4 +1,4 @@
-// A target goes through RESET while its initiator keeps its connection.
+// A queue pair goes through RESET while its peer keeps the connection.
 #include <sched.h>
 
 #include <future>
@@ -10,6 +10,53 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
+/// One end of a used connection begins again, with its first PSN. The two PSNs differ.
+void expect_silence(Qp& sender, Qp& receiver) {
+  const Memory from(sender.node);
+  const Memory to(receiver.node);
+  ASSERT_EQ(receiver.post_recv(to.slice(0, 64), 3), 0);
+  ASSERT_EQ(sender.post(send_request(4), from.slice(0, 64)), 0);
+  EXPECT_EQ(sender.next().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_TRUE(receiver.poll().empty());
+}
+
+void send_one(Qp& sender, Qp& receiver) {
+  const Memory from(sender.node);
+  const Memory to(receiver.node);
+  ASSERT_EQ(receiver.post_recv(to.slice(0, 64), 1), 0);
+  ASSERT_EQ(sender.post(send_request(2), from.slice(0, 64)), 0);
+  EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(receiver.next().wr_id, 1U);
+}
+
+TEST(Reset, OfTheTargetAloneEndsTheConnection) {
+  Pair pair;
+  send_one(pair.a, pair.b);
+  ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
+  pair.b.connect_to(pair.a.number());
+  expect_silence(pair.a, pair.b);
+}
+
+TEST(Reset, OfTheInitiatorAloneEndsTheConnection) {
+  Pair pair;
+  send_one(pair.a, pair.b);
+  ASSERT_EQ(pair.a.to_state(IBV_QPS_RESET), 0);
+  pair.a.connect_to(pair.b.number());
+  expect_silence(pair.a, pair.b);
+}
+
+TEST(Reset, OfBothEndsConnectsThemAgain) {
+  Pair pair;
+  for (int i = 0; i < 3; ++i) {
+    send_one(pair.a, pair.b);
+    send_one(pair.b, pair.a);
+    ASSERT_EQ(pair.a.to_state(IBV_QPS_RESET), 0);
+    ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
+    pair.a.connect_to(pair.b.number());
+    pair.b.connect_to(pair.a.number());
+  }
+}
+
 TEST(Reset, AMessageTakesNoReceiveFromBeforeTheReset) {
   Pair pair;
   Memory local(pair.a_node);
@@ -20,7 +67,9 @@ TEST(Reset, AMessageTakesNoReceiveFromBeforeTheReset) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.next().wr_id, 1U);
 
+  ASSERT_EQ(pair.a.to_state(IBV_QPS_RESET), 0);
   ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
+  pair.a.connect_to(pair.b.number());
   pair.b.connect_to(pair.a.number());
   std::memset(remote.data, 0, remote.size);
   ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, 1024)), 0);

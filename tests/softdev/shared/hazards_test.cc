@@ -8,6 +8,7 @@
 #include "base/sanitizer.h"
 #include "softdev/shared/hazard.h"
 #include "softdev/shared/layout.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {

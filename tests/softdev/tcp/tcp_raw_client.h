@@ -10,10 +10,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "rdmacomm/softdev.h"
+#include "softdev/host/gid_table.h"
+#include "softdev/host/target_route.h"
 #include "softdev/shared/control_protocol.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "support/environment_variable.h"
@@ -64,6 +68,17 @@ Message hear(const UniqueFd& socket) {
   return message;
 }
 
+/// The path of the requests to a queue pair that Qp::connect_to() has connected.
+inline std::uint64_t usual_path() {
+  std::vector<ibv_gid_entry> table;
+  EXPECT_EQ(gid_table(DeviceIdentity{"soft0"}, table), 0);
+  ibv_ah_attr address{};
+  address.is_global = 1;
+  address.grh.dgid = table[1].gid;
+  address.grh.sgid_index = 1;
+  return path_word(sending_terms(DeviceIdentity{"soft0"}, table, 1, address));
+}
+
 /// The first message of a connection from queue pair `initiator` to `target`.
 inline TcpGreeting connection_greeting(Service service, std::uint32_t initiator, std::uint32_t target) {
   TcpGreeting greeting;
@@ -71,6 +86,7 @@ inline TcpGreeting connection_greeting(Service service, std::uint32_t initiator,
   greeting.service = service;
   greeting.initiator_qpn = initiator;
   greeting.target_qpn = target;
+  greeting.path = usual_path();
   return greeting;
 }
 
@@ -78,6 +94,7 @@ inline TcpGreeting connection_greeting(Service service, std::uint32_t initiator,
 inline void welcome(const UniqueFd& socket) {
   TcpWelcome yes;
   yes.answer = Welcome::kYes;
+  yes.read_depth = 16;
   say(socket, yes);
 }
 
@@ -89,10 +106,10 @@ inline Welcome welcome_of(const UniqueFd& socket) {
 }
 
 /// The answer to an expected peer, after the device has asked for confirmation. While the device asks another
-/// connection, as for the peer's own, it answers "not yet".
+/// connection, as for the peer's own, it answers "soon".
 inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting) {
-  Welcome answer = Welcome::kNotYet;
-  while (answer == Welcome::kNotYet) {
+  Welcome answer = Welcome::kSoon;
+  while (answer == Welcome::kSoon) {
     socket = connect_raw(greeting.target_qpn);
     EXPECT_EQ(send(socket.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(greeting)));
     answer = welcome_of(socket);
