@@ -24,6 +24,11 @@ inline constexpr const char* kLateVariable = "RDMACOMM_SOFT0_LATE";
 /// be opened (EINVAL).
 inline constexpr const char* kTcpVariable = "RDMACOMM_SOFT0_WIRE";
 
+/// The environment variable that decides whether registered memory counts towards RLIMIT_MEMLOCK (`ulimit -l`), as it
+/// does with a NIC. "on", or empty: it does, and a registration beyond the limit fails (ENOMEM), unless the process has
+/// the capability CAP_IPC_LOCK. "off": there is no limit. With any other value no device can be opened (EINVAL).
+inline constexpr const char* kMemlockVariable = "RDMACOMM_SOFT0_MEMLOCK";
+
 /// The environment variable that lists the addresses of this host at which a process accepts TCP: IPv4 and IPv6
 /// addresses, separated by commas. Empty: the addresses that its connected queue pairs use. A process with datagram
 /// queue pairs then accepts at all addresses, because their senders may be anywhere. If the variable is set, a queue

@@ -45,6 +45,11 @@ std::optional<Fault> read_all(Settings& settings) {
   }
   const std::string_view wire = safe_value(kTcpVariable);
   if (!read_tcp_use(wire, settings.tcp_use)) return Fault{kTcpVariable, wire, "auto, tcp or memory"};
+  const std::string_view memlock = safe_value(kMemlockVariable);
+  settings.limits_memory = memlock != "off";
+  if (settings.limits_memory && !memlock.empty() && memlock != "on") {
+    return Fault{kMemlockVariable, memlock, "on or off"};
+  }
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';

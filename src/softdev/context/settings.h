@@ -1,4 +1,5 @@
-// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable and kListenVariable.
+// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable,
+// kMemlockVariable and kListenVariable.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@ struct Settings {
   /// Time that requests wait for a poll before they are executed; 0: they do not wait.
   std::chrono::milliseconds lateness{};
   TcpUse tcp_use = TcpUse::kOtherHosts;
+  bool limits_memory = true;  ///< registrations respect RLIMIT_MEMLOCK
   /// The addresses at which other hosts may reach the process; no value: all of them.
   std::optional<TcpAddresses> addresses;
 };

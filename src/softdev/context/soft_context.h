@@ -78,6 +78,8 @@ class SoftContext : private verbs_context {
 
   /// Time that requests wait for a poll before they are executed, see kLateVariable; 0: they do not wait.
   [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return settings_.lateness; }
+  /// See kMemlockVariable.
+  [[nodiscard]] bool limits_memory() const noexcept { return settings_.limits_memory; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   [[nodiscard]] std::uint32_t next_channel_number() noexcept { return next_channel_number_.fetch_add(1); }
   /// Waits until all accesses to this context's memory that were in progress at the call have ended, by initiators and

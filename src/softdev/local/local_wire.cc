@@ -120,6 +120,7 @@ std::unique_ptr<TargetSearch> LocalWire::search() const {
 void LocalWire::begin(const LinkTerms& terms, std::uint32_t life) noexcept {
   terms_ = terms;
   life_ = life;
+  link_ = kNoLink;
 }
 
 int LocalWire::find_target() noexcept {

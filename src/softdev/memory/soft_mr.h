@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "softdev/memory/locked_memory.h"
 #include "softdev/memory/soft_dm.h"
 #include "softdev/shared/shared_file.h"
 
@@ -14,6 +15,7 @@ struct SoftMr : ibv_mr {
   int access = 0;
   std::uint64_t iova = 0;           ///< its first address, as requests use it
   Mapping dmabuf;                   ///< its mapping, if the application has not mapped the memory
+  LockedMemory locked;              ///< the pages that a NIC would lock
   SoftDm* device_memory = nullptr;  ///< if it registers a part of one
   bool is_null = false;             ///< made by alloc_null_mr()
   int windows = 0;                  ///< number of windows bound to it; guarded by MemoryWindows

@@ -21,8 +21,7 @@ constexpr int kRtrRequired =
 constexpr int kRtsRequired =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-// This device refuses optional attributes that the standard allows and that it does not support: alternate paths, an
-// event when the send queue has drained, another address in SQD.
+// This device refuses optional attributes of alternate paths, which it does not support.
 constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
 // The attributes for acknowledgements, retries and READs exist for RC only.
 constexpr int kOfRcAlone = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
@@ -34,12 +33,12 @@ constexpr std::array<Move, 10> kMoves = {{
     {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
     {IBV_QPS_RTR, IBV_QPS_RTS, kRtsRequired, kRtsOptional},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY},
     {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
     {IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0,
-     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_PKEY_INDEX | kRtsOptional},
+     IBV_QP_AV | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX | kRtsOptional},
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
 }};
 
@@ -61,7 +60,8 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
 /// flags, and no attributes of a connection. An XRC queue pair has the attributes of its direction; source: the table
 /// in Linux's drivers/infiniband/core/verbs.c.
 int of_type(int mask, ibv_qp_type type) {
-  constexpr int kOfDatagrams = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_SQ_PSN | IBV_QP_CUR_STATE;
+  constexpr int kOfDatagrams =
+      IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_SQ_PSN | IBV_QP_CUR_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY;
   if (type == IBV_QPT_RC) return mask;
   if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC);
   if (type == IBV_QPT_XRC_RECV) return mask & ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

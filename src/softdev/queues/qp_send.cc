@@ -353,7 +353,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
 
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   if (tcp_.wire() != nullptr) return tcp_.advance_locked();
-  for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
+  for (; most != 0 && !pending_.empty() && may_continue(); --most) {
     const ibv_send_wr& wr = pending_.front().wr;
     ExecResult result = execute(wr);
     if (!result.is_done()) {
@@ -365,6 +365,12 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   }
 }
 
+/// In SQD, only requests that have begun continue.
+bool SoftQp::may_continue() const noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  return now == IBV_QPS_RTS || (now == IBV_QPS_SQD && draining_ != 0);
+}
+
 /// The first waiting request has finished.
 void SoftQp::settle_first(const ExecResult& result) noexcept {
   const ibv_send_wr& wr = pending_.front().wr;
@@ -373,7 +379,8 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
   pending_.pop_front();
   pending_count_.fetch_sub(1, std::memory_order_relaxed);
   waiting_for_ = ExecOutcome::kDone;
-  if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
+  if (result.status() != IBV_WC_SUCCESS) return fail_sends_locked();
+  if (draining_ != 0 && --draining_ == 0) note_drained();
 }
 
 bool SoftQp::retry_pending() noexcept {

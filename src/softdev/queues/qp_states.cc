@@ -8,6 +8,7 @@
 #include "softdev/common/device_limits.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/host/target_route.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/local/local_wire.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/local/xrc_wire.h"
@@ -20,7 +21,6 @@
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
 #include "softdev/shared/hazard.h"
-#include "softdev/local/link_terms.h"
 #include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
@@ -127,6 +127,7 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
     const ibv_qp_attr before = attributes_;
     if (!to_reset) store_attributes(attributes, mask);
     if (to == IBV_QPS_RTR && from == IBV_QPS_INIT) error = to_rtr(attributes);
+    if (from == IBV_QPS_SQD && (mask & IBV_QP_AV) != 0) error = change_path(attributes);
     if (error != 0) {
       attributes_ = before;  // a call that fails changes nothing
       publish_attributes();
@@ -135,6 +136,8 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
     if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) begin_requests();
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
+    if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) drain((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0);
+    if (to == IBV_QPS_RTS) draining_ = 0;
     if (TcpWire* const wire = tcp_.wire()) {
       wire->begin(sending_.psn, attributes_.max_rd_atomic);
       wire->advance();  // connects now, so that the first request need not wait
@@ -165,6 +168,7 @@ void SoftQp::store_attributes(const ibv_qp_attr& a, int mask) {
   take(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
   take(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   take(IBV_QP_QKEY, &ibv_qp_attr::qkey);
+  take(IBV_QP_EN_SQD_ASYNC_NOTIFY, &ibv_qp_attr::en_sqd_async_notify);
   publish_attributes();
 }
 
@@ -231,8 +235,10 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   }
   if (error == 0 && !route_.by_memory) error = connect_by_tcp();
   if (error == 0) error = choose_cell();
-  if (error == 0 && qp_base.qp_type != IBV_QPT_XRC_SEND) accept_from_peer();
-  return error;
+  if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
+  view_.shared->awaits_first.store(1, std::memory_order_relaxed);
+  accept_from_peer();
+  return 0;
 }
 
 std::uint32_t SoftQp::counted_life() const noexcept {
@@ -256,7 +262,6 @@ void SoftQp::accept_from_peer() noexcept {
   QpShared& shared = *view_.shared;
   const LinkTerms terms = receiving_terms();
   publish_terms(shared, terms);
-  shared.awaits_first.store(1, std::memory_order_relaxed);
   const std::uint32_t peer = attributes_.dest_qp_num;
   initiator_qpn_.store(peer, std::memory_order_release);
   shared.link.store(route_.by_memory ? link_word(number(), peer, service_, terms, counted_life())
@@ -275,6 +280,37 @@ void SoftQp::note_contact() noexcept {
   if (state_.load(std::memory_order_relaxed) != IBV_QPS_RTR) return;
   const std::uint32_t life = view_.shared->life.load(std::memory_order_relaxed);
   if (contact_life_.exchange(life, std::memory_order_relaxed) != life) raise(IBV_EVENT_COMM_EST);
+}
+
+/// In SQD: another path to the same queue pair. Its peer must change its own, too.
+int SoftQp::change_path(const ibv_qp_attr& a) {
+  std::vector<ibv_gid_entry> table;
+  Route route;
+  int error = premises_.port.gids(table);
+  if (error == 0) error = find_route(premises_.identity, table, a.ah_attr, premises_.tcp_use, route);
+  if (error != 0) return error;
+  // A connection over TCP keeps its addresses.
+  const bool is_by_memory = wire_ != nullptr && route_.by_memory && route.by_memory;
+  if (!is_by_memory) return route == route_ ? 0 : EINVAL;
+  const std::uint32_t psn = sending_.psn;
+  sending_ = sending_terms(premises_.identity, table, attributes_.port_num, a.ah_attr);
+  sending_.peer_qpn = number();
+  sending_.psn = psn;
+  wire_->begin(sending_, counted_life());
+  if (qp_base.qp_type != IBV_QPT_XRC_SEND) accept_from_peer();
+  return 0;
+}
+
+/// SQD: begins no request. Those that have begun are completed.
+void SoftQp::drain(bool notify) noexcept {
+  const bool first_has_begun = !pending_.empty() && waiting_for_ != ExecOutcome::kDone;
+  draining_ = tcp_.wire() != nullptr ? tcp_.wire()->under_way() : static_cast<std::size_t>(first_has_begun);
+  notifies_when_drained_ = notify && attributes_.en_sqd_async_notify != 0;
+  if (draining_ == 0) note_drained();
+}
+
+void SoftQp::note_drained() noexcept {
+  if (std::exchange(notifies_when_drained_, false)) raise(IBV_EVENT_SQ_DRAINED);
 }
 
 int SoftQp::choose_cell() {
@@ -405,6 +441,7 @@ void SoftQp::forget_life() {
   wire_.reset();
   tcp_.forget_locked();
   keeps_all_ = late_;
+  draining_ = 0;
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
   send_posted_ = 0;
@@ -443,6 +480,7 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
   const std::scoped_lock guard(send_lock_);
   attributes = attributes_;
   attributes.cur_qp_state = attributes_.qp_state;
+  attributes.sq_draining = attributes_.qp_state == IBV_QPS_SQD && draining_ != 0 ? 1 : 0;
   attributes.cap = capabilities_;
   init = {};
   init.qp_context = qp_base.qp_context;

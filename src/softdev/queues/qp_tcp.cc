@@ -2,12 +2,12 @@
 
 #include <mutex>
 
+#include "softdev/local/link_terms.h"
 #include "softdev/memory/requests.h"
 #include "softdev/queues/datagram_wire.h"
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
-#include "softdev/local/link_terms.h"
 #include "softdev/tcp/expected_secrets.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_service.h"

@@ -206,6 +206,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] LinkTerms receiving_terms() const noexcept;
   void accept_from_peer() noexcept;
   void begin_requests() noexcept;
+  int change_path(const ibv_qp_attr& attributes);
+  void drain(bool notify) noexcept;
+  void note_drained() noexcept;
   [[nodiscard]] LocalEnd own_end() noexcept;
   int reset();
   void forget_life();
@@ -255,6 +258,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
   [[nodiscard]] std::chrono::nanoseconds time_of_tries() const noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
+  [[nodiscard]] bool may_continue() const noexcept;
   void settle_first(const ExecResult& result) noexcept;
 
   // qp_recv.cc
@@ -312,6 +316,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   ReusingQueue<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // all requests are on their way to another host, and nothing blocks them
+  std::size_t draining_ = 0;            // in SQD: the number of requests that have begun
+  bool notifies_when_drained_ = false;  // raises SQ_DRAINED
   Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};

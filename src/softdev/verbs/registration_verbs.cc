@@ -99,6 +99,12 @@ int check_in(Wanted& wanted, Registration& registration) {
   return error;
 }
 
+/// Counts memory that a NIC would lock. Pages that are loaded on demand are not locked. Returns 0, or an errno value.
+int count_locked(const Wanted& wanted, LockedMemory& locked) {
+  if (pages_on_demand(wanted.access) || !SoftContext::from(wanted.pd->context).limits_memory()) return 0;
+  return LockedMemory::add(reinterpret_cast<std::uint64_t>(wanted.address), wanted.length, locked);
+}
+
 /// Makes the handle of a checked registration and enters it into the table.
 ibv_mr* enter(const Wanted& wanted, const Registration& registration, Mapping dmabuf) {
   auto mr = std::make_unique<SoftMr>();
@@ -158,8 +164,13 @@ int refuse_reregistration(int error) {
 ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access) {
   Wanted wanted{pd, address, length, iova, access};
   Registration registration;
-  const int error = check_in(wanted, registration);
-  return error == 0 ? enter(wanted, registration, Mapping()) : fail<ibv_mr>(error);
+  LockedMemory locked;
+  int error = check_in(wanted, registration);
+  if (error == 0) error = count_locked(wanted, locked);
+  if (error != 0) return fail<ibv_mr>(error);
+  ibv_mr* const mr = enter(wanted, registration, Mapping());
+  if (mr != nullptr) SoftMr::from(mr).locked = std::move(locked);
+  return mr;
 }
 
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
@@ -187,13 +198,12 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
   if (pd->context != dm->context || !memory.has(offset, length)) return fail<ibv_mr>(EINVAL);
   // As in the kernel.
   if ((flags & IBV_ACCESS_ZERO_BASED) == 0 || pages_on_demand(flags)) return fail<ibv_mr>(EINVAL);
-  const Wanted nothing{pd, memory.memory + offset, 0, 0, flags};
-  const int error = check_access(flags, kOfMemory);
-  if (error != 0) return fail<ibv_mr>(error);
+  Wanted wanted{pd, memory.memory + offset, length, 0, flags};
+  Registration registration = registration_of(wanted, reinterpret_cast<std::uint64_t>(wanted.address));
   // Unlike other registrations, one of device memory may be empty.
-  ibv_mr* const mr =
-      length == 0 ? enter(nothing, registration_of(nothing, reinterpret_cast<std::uint64_t>(nothing.address)), {})
-                  : reg_mr(pd, nothing.address, length, flags);
+  const int error = length == 0 ? check_access(flags, kOfMemory) : check_in(wanted, registration);
+  if (error != 0) return fail<ibv_mr>(error);
+  ibv_mr* const mr = enter(wanted, registration, {});
   if (mr == nullptr) return nullptr;
   mr->addr = nullptr;  // programs address it from 0
   SoftMr::from(mr).device_memory = &memory;
@@ -230,7 +240,9 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
     wanted.iova = reinterpret_cast<std::uint64_t>(address);
   }
   Registration registration;
-  const int error = check_in(wanted, registration);
+  LockedMemory locked;
+  int error = check_in(wanted, registration);
+  if (error == 0) error = count_locked(wanted, locked);
   if (error != 0) return refuse_reregistration(error);
   if (!take_out_of_service(soft, mr->lkey)) {
     errno = EBUSY;  // its place may still be read, and is not reused with the same key
@@ -244,6 +256,7 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   mr->length = wanted.length;
   soft_mr.iova = wanted.iova;
   soft_mr.access = wanted.access;
+  soft_mr.locked = std::move(locked);
   return 0;
 }
 

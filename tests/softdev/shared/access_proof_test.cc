@@ -253,7 +253,7 @@ TEST(AccessProof, AProcessThatMayNotShareMemoryIsReachedByTcp) {
     (void)line.receive();
   });
   Node node;
-  Qp qp(node);
+  Qp qp(node, {.timeout = 18});  // 2 s: the child may be slower
   Memory memory(node);
   const QueueInfo peer = introduce(child.line(), qp, memory);
   memory.fill(3);
