@@ -15,10 +15,10 @@
 #include "fuzz/properties.h"
 #include "softdev/common/api.h"
 #include "softdev/context/soft_context.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/local/peer.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/shared/control_protocol.h"
-#include "softdev/local/link_terms.h"
 #include "softdev/shared/unix_packet.h"
 #include "verbs/handles.h"
 

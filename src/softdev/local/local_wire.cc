@@ -9,6 +9,8 @@
 #include "softdev/common/path_counts.h"
 #include "softdev/common/prefetch.h"
 #include "softdev/host/soft_ah.h"
+#include "softdev/local/link_terms.h"
+#include "softdev/local/misconnection.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/null_memory.h"
@@ -16,7 +18,6 @@
 #include "softdev/shared/arrival_stamp.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/hazard.h"
-#include "softdev/local/link_terms.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -121,6 +122,11 @@ void LocalWire::begin(const LinkTerms& terms, std::uint32_t life) noexcept {
   terms_ = terms;
   life_ = life;
   link_ = kNoLink;
+}
+
+std::string LocalWire::why_unreachable() const {
+  if (target_ == nullptr) return "no process of this host has it";
+  return why_refused(*target_, terms_);
 }
 
 int LocalWire::find_target() noexcept {
@@ -228,10 +234,14 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   fire(*remote_->recv_cq, remote_->wake_fd, solicited);
 }
 
+/// The source of the status of a request that it does not permit: InfiniBand specification, volume 1, section 9.9.6; rxe
+/// does the same (check_op_valid() in Linux's drivers/infiniband/sw/rxe/rxe_resp.c).
+RDMACOMM_HOT_INLINE bool LocalWire::permits(std::uint32_t access) const noexcept {
+  return (target_->access.load(std::memory_order_relaxed) & access) == access;
+}
+
 RDMACOMM_HOT_INLINE const MrEntry* LocalWire::find_allowed(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                                                            std::uint64_t length, std::uint32_t access) const noexcept {
-  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
-  if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return nullptr;
   return find_remote_range(target_registrations_, key, pd, target_qpn_, address, length, access);
 }
 
@@ -448,6 +458,7 @@ int LocalWire::write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept 
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (!permits(IBV_ACCESS_REMOTE_WRITE)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   if (immediate && !receive_posted()) return ExecOutcome::kReceiverNotReady;
   if (bytes != 0) {
     TargetRange to;
@@ -474,7 +485,7 @@ bool LocalWire::exceeds_read_depth() const noexcept {
 }
 
 ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (!permits(IBV_ACCESS_REMOTE_READ) || exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   if (bytes == 0) return ExecResult::done(0);
   TargetRange from;
   const auto key = wr.wr.rdma.rkey;
@@ -501,6 +512,7 @@ ibv_wc_status LocalWire::find_word(std::uint32_t key, std::uint64_t address, std
 
 ExecResult LocalWire::exec_atomic_write(const ibv_send_wr& wr) noexcept {
   const auto& to = wr.wr.rdma;
+  if (!permits(IBV_ACCESS_REMOTE_WRITE)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   TargetRange at;
   const ibv_wc_status found = find_word(to.rkey, to.remote_addr, IBV_ACCESS_REMOTE_WRITE, at);
   if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
@@ -525,7 +537,7 @@ ExecResult LocalWire::exec_atomic_write(const ibv_send_wr& wr) noexcept {
 /// All earlier requests are complete, and their bytes are in memory that all processors see.
 ExecResult LocalWire::exec_flush(const ibv_send_wr& wr) noexcept {
   const FlushRequest flush = FlushRequest::of(wr);
-  if (!flush.is_valid()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (!flush.is_valid() || !permits(flush.needed_access())) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   const bool whole = flush.level == kFlushRegistration;
   // The whole registration is flushed at any address and length.
   const std::uint64_t address = whole ? registration(flush.key).address : flush.address;
@@ -540,7 +552,7 @@ ExecResult LocalWire::exec_flush(const ibv_send_wr& wr) noexcept {
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (!permits(IBV_ACCESS_REMOTE_ATOMIC) || exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   TargetRange at;
   const ibv_wc_status found = find_word(atomic.rkey, atomic.remote_addr, IBV_ACCESS_REMOTE_ATOMIC, at);
   if (found != IBV_WC_SUCCESS) return ExecResult::refused(found);
@@ -742,14 +754,12 @@ ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std:
 ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                   PartMover& mover) noexcept {
   const bool read = wr.opcode == IBV_WR_RDMA_READ;
-  if (read && exceeds_read_depth()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   const std::uint32_t access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  if (!permits(access) || (read && exceeds_read_depth())) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   const std::uint64_t address = wr.wr.rdma.remote_addr + done;
   const MrEntry* const entry = find_remote_range(target_registrations_, wr.wr.rdma.rkey, remote_->pd, target_qpn_,
                                                  address, total - done, access);
-  if (entry == nullptr || (target_->access.load(std::memory_order_relaxed) & access) != access) {
-    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
-  }
+  if (entry == nullptr) return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   iovec place{pointer(memory_of(*entry, address, !read)), total - done};
   if (place.iov_base == nullptr) return failed_copy(EFAULT);
   const Moved moved = mover.move({&place, 1});
@@ -760,6 +770,7 @@ ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, st
 
 /// The last step of a WRITE with immediate data, after its bytes have arrived.
 ExecResult LocalWire::announce(const ibv_send_wr& wr, std::uint32_t total) noexcept {
+  if (!permits(IBV_ACCESS_REMOTE_WRITE)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   publish(wr, IBV_WC_SUCCESS, total, false);
   return ExecResult::done(0);
@@ -817,8 +828,7 @@ ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes)
   const std::uint32_t needed = needed_access(wr.opcode);
   const bool asks = (needed & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if (asks && exceeds_read_depth()) return IBV_WC_REM_INV_REQ_ERR;
-  const bool allowed = bytes == 0 || (target_->access.load(std::memory_order_relaxed) & needed) == needed;
-  return allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+  return permits(needed) ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR;
 }
 
 /// The same, and checks that the shared receive queue is in the target's XRC domain.

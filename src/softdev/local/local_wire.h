@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "softdev/common/copier.h"
 #include "softdev/common/moved.h"
 #include "softdev/host/traffic.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/local/peer.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/known_registration.h"
-#include "softdev/local/link_terms.h"
 
 namespace rdmacomm::softdev {
 
@@ -84,6 +85,7 @@ class LocalWire final : public Wire {
   void attach() noexcept { (void)find_target(); }
   [[nodiscard]] bool lacks_target() const noexcept override { return remote_ == nullptr; }
   void begin(const LinkTerms& terms, std::uint32_t life) noexcept override;
+  [[nodiscard]] std::string why_unreachable() const override;
   [[nodiscard]] std::uint32_t target_read_depth() const noexcept override;
   void expect_reads(std::uint32_t count) noexcept override { reads_ = count; }
   [[nodiscard]] std::unique_ptr<TargetSearch> search() const override;
@@ -176,7 +178,9 @@ class LocalWire final : public Wire {
     const std::uint32_t stride = srq_.shared == nullptr ? view_.stride : srq_.stride;
     return reinterpret_cast<const ibv_sge*>(reinterpret_cast<const std::byte*>(&recv) + stride);
   }
-  /// The registration of the range if the target's queue pair and the registration allow the access; else nullptr.
+  /// True if the target's queue pair allows this access, IBV_ACCESS_REMOTE_*.
+  [[nodiscard]] bool permits(std::uint32_t access) const noexcept;
+  /// The registration of the range if it allows the access; else nullptr.
   [[nodiscard]] const MrEntry* find_allowed(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                                             std::uint64_t length, std::uint32_t access) const noexcept;
   [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "softdev/host/traffic.h"
@@ -115,6 +116,8 @@ class Wire {
   [[nodiscard]] virtual std::unique_ptr<TargetSearch> search() const { return nullptr; }
   /// Takes the result of such a search, if it is still useful.
   virtual void take_found(TargetSearch& /*search*/) noexcept {}
+  /// After kUnreachable: the reason, for a log line, as why_refused().
+  [[nodiscard]] virtual std::string why_unreachable() const { return {}; }
   /// Sends and receives what is possible on a socket without waiting.
   virtual void advance() noexcept {}
   /// The target's min_rnr_timer code.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "softdev/local/local_wire.h"
 #include "softdev/local/named_targets.h"
@@ -21,6 +22,7 @@ class XrcWire final : public Wire {
   void begin(const LinkTerms& terms, std::uint32_t life) noexcept override { target_.begin(terms, life); }
   [[nodiscard]] std::uint32_t target_read_depth() const noexcept override { return target_.target_read_depth(); }
   void expect_reads(std::uint32_t count) noexcept override { target_.expect_reads(count); }
+  [[nodiscard]] std::string why_unreachable() const override { return target_.why_unreachable(); }
   [[nodiscard]] bool lacks_target() const noexcept override { return target_.lacks_target(); }
   [[nodiscard]] std::unique_ptr<TargetSearch> search() const override { return target_.search(); }
   void take_found(TargetSearch& search) noexcept override { target_.take_found(search); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hot_inline.h"
+#include "base/logging.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/memory/memory_windows.h"
 #include "softdev/memory/placed_slices.h"
@@ -351,6 +352,16 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   return now >= give_up_at_;
 }
 
+/// Nothing else tells the user of two misconnected queue pairs what is wrong.
+void SoftQp::log_misconnection() const {
+  constexpr int kMost = 16;
+  static std::atomic<int> logged{0};
+  if (!is_reliable(service_) || logged.load(std::memory_order_relaxed) >= kMost) return;
+  logged.fetch_add(1, std::memory_order_relaxed);
+  RDMACOMM_LOG(WARNING) << "queue pair " << number() << " has no connection to queue pair " << attributes_.dest_qp_num
+                        << " (retries exceeded): " << wire_->why_unreachable();
+}
+
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   if (tcp_.wire() != nullptr) return tcp_.advance_locked();
   for (; most != 0 && !pending_.empty() && may_continue(); --most) {
@@ -359,6 +370,7 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
     if (!result.is_done()) {
       ibv_wc_status status{};
       if (!give_up(result.outcome(), status)) return;
+      if (result.outcome() == ExecOutcome::kUnreachable) log_misconnection();
       result = ExecResult::refused(status);
     }
     settle_first(result);

@@ -301,7 +301,7 @@ int SoftQp::change_path(const ibv_qp_attr& a) {
   return 0;
 }
 
-/// SQD: begins no request. Those that have begun are completed.
+/// SQD: no further request begins. The requests that have begun are completed.
 void SoftQp::drain(bool notify) noexcept {
   const bool first_has_begun = !pending_.empty() && waiting_for_ != ExecOutcome::kDone;
   draining_ = tcp_.wire() != nullptr ? tcp_.wire()->under_way() : static_cast<std::size_t>(first_has_begun);

@@ -259,6 +259,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] std::chrono::nanoseconds time_of_tries() const noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   [[nodiscard]] bool may_continue() const noexcept;
+  void log_misconnection() const;
   void settle_first(const ExecResult& result) noexcept;
 
   // qp_recv.cc

@@ -125,7 +125,7 @@ TEST(AtomicWrite, NeedsTheRightToWrite) {
   CallScene registration(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   EXPECT_EQ(registration.run_write(0, 1).status, IBV_WC_REM_ACCESS_ERR);
   CallScene queue_pair(kAllRemote, IBV_ACCESS_REMOTE_READ);
-  EXPECT_EQ(queue_pair.run_write(0, 1).status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(queue_pair.run_write(0, 1).status, IBV_WC_REM_INV_REQ_ERR);
   CallScene end;
   EXPECT_EQ(end.run_write(4096, 1).status, IBV_WC_REM_ACCESS_ERR);
 }
@@ -149,9 +149,9 @@ TEST(Flush, NeedsTheRightToFlush) {
   CallScene registration(kAllRemote);
   EXPECT_EQ(registration.run_flush(0, 8), IBV_WC_REM_ACCESS_ERR);
   CallScene queue_pair(kFlushable, kAllRemote);
-  EXPECT_EQ(queue_pair.run_flush(0, 8), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(queue_pair.run_flush(0, 8), IBV_WC_REM_INV_REQ_ERR);
   CallScene persistent;
-  EXPECT_EQ(persistent.run_flush(0, 8, kFlushGlobal | kFlushPersistent), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(persistent.run_flush(0, 8, kFlushGlobal | kFlushPersistent), IBV_WC_REM_INV_REQ_ERR);
   Node node;
   std::byte byte{};
   EXPECT_EQ(reg_mr(node.pd.get(), &byte, 1, static_cast<int>(kAccessFlushPersistent)), nullptr);

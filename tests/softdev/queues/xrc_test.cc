@@ -424,7 +424,7 @@ TEST(Xrc, AccessThatTheQueuePairDoesNotAllowIsRefused) {
     ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
     const auto wr = rdma_request(opcode, 1, scene.to.address(), scene.to.mr->rkey);
     ASSERT_EQ(scene.sender.post(to_queue(scene.queue.number(), wr), scene.from.slice(0, 8)), 0);
-    scene.expect_failed(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
     EXPECT_TRUE(scene.queue.poll().empty());
   }
 }

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "base/sanitizer.h"
+#include "softdev/local/link_terms.h"
 #include "softdev/shared/hazard.h"
 #include "softdev/shared/layout.h"
-#include "softdev/local/link_terms.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
