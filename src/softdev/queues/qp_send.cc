@@ -107,6 +107,9 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
 std::uint32_t SoftQp::reads_with_another() const noexcept {
   const std::uint32_t freed = send_freed_.load(std::memory_order_relaxed);
   std::uint32_t count = 1;
+  for (std::size_t i = 1; i < pending_.size() && count < attributes_.max_rd_atomic; ++i) {
+    if (brings_bytes(pending_[i].wr.opcode)) ++count;
+  }
   for (std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
        position != freed && count < attributes_.max_rd_atomic; --position) {
     const std::uint8_t opcode = sends_[(position - 1) & send_mask_].opcode;
@@ -336,6 +339,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   if (waiting_for_ != outcome) {
     waiting_for_ = outcome;
     count_wait(outcome);
+    if (outcome == ExecOutcome::kUnreachable && tcp_.wire() != nullptr) tcp_.wire()->begin_waiting();
     if (outcome == ExecOutcome::kReceiverNotReady) {
       const std::uint32_t code = tcp_.wire() == nullptr ? wire_->rnr_timer_code() : tcp_.wire()->rnr_timer_code();
       give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry ? Clock::time_point::max()

@@ -81,6 +81,7 @@ void TcpLink::open() {
   socket_ = tcp_connect(route_, tcp_port_of(greeting().target_qpn));
   if (!socket_) return try_again();
   state_ = State::kOpening;
+  is_older_ = false;
   introduction_.begin();
   wants_output_ = true;
   service_.watch_initiator(socket_.get(), greeting().initiator_qpn);
@@ -114,9 +115,17 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
     refuse();
   } else {
     try_again();  // a called peer connects itself; if it does not, it is called again
-    is_put_off_ = reply->answer == Welcome::kNotYet;
+    is_put_off_ = reply->answer == Welcome::kNotYet && !is_older_;
+    if (is_older_) hurry();  // meanwhile, the target may accept it
   }
   return {};
+}
+
+void TcpLink::begin_waiting() noexcept {
+  is_put_off_ = false;
+  is_older_ = state_ == State::kOpening;
+  pause_ = kFirstReconnectPause;
+  hurry();
 }
 
 void TcpLink::note_target_exists() noexcept {

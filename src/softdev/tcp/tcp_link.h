@@ -53,7 +53,9 @@ class TcpLink {
   void hurry() noexcept { next_try_ = {}; }
   /// Call this when a connection to the peer was established.
   void note_target_exists() noexcept;
-  /// True if the target has answered the last attempt, and does not accept this initiator's requests now.
+  /// A request begins to wait for a connection: makes a new attempt at once.
+  void begin_waiting() noexcept;
+  /// True if the target has answered the last attempt since then, and does not accept this initiator's requests now.
   [[nodiscard]] bool is_put_off() const noexcept { return is_put_off_; }
   /// The target has told that on the connection itself.
   void put_off() noexcept { is_put_off_ = true; }
@@ -79,6 +81,7 @@ class TcpLink {
   State state_ = State::kClosed;
   bool wants_output_ = false;
   bool is_put_off_ = false;
+  bool is_older_ = false;  // the current attempt is older than begin_waiting()
   bool target_existed_ = false;  // the target's process existed once: if nothing listens there now, it has ended
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};

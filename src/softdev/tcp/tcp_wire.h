@@ -53,6 +53,8 @@ class TcpWire {
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_.size(); }
   /// Takes the answer to the oldest request. Returns false: none yet.
   [[nodiscard]] bool take_answer(ExecResult& result);
+  /// As TcpLink::begin_waiting().
+  void begin_waiting() noexcept { link_.begin_waiting(); }
   /// True if the target exists, but does not accept requests from this queue pair now.
   [[nodiscard]] bool is_put_off() const noexcept { return link_.is_put_off(); }
   /// The reason why no request can continue; kDone: none.

@@ -204,7 +204,7 @@ TEST(SecondWrite, NoticesThatTheQueuePairAcceptsNoWrites) {
   ibv_qp_attr attributes{};
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
   ASSERT_EQ(api().modify_qp(scene.pair.b.qp.get(), &attributes, IBV_QP_ACCESS_FLAGS), 0);
-  EXPECT_EQ(scene.write().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(scene.write().status, IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST(SecondWrite, NoticesThatTheQueuePairIsDown) {

@@ -96,7 +96,7 @@ TEST(RefusedQueuePair, TheQueuePairsAccessFlagsCountToo) {
   ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_READ, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)), 0);
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)), 0);
-  EXPECT_EQ(pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST(LocalErrors, UnregisteredSourceAndDestination) {

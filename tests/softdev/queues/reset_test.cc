@@ -29,7 +29,7 @@ void send_one(Qp& sender, Qp& receiver) {
   EXPECT_EQ(receiver.next().wr_id, 1U);
 }
 
-TEST(Reset, OfTheTargetAloneEndsTheConnection) {
+TEST(ResetOfOneEnd, OfTheTargetEndsTheConnection) {
   Pair pair;
   send_one(pair.a, pair.b);
   ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
@@ -37,7 +37,7 @@ TEST(Reset, OfTheTargetAloneEndsTheConnection) {
   expect_silence(pair.a, pair.b);
 }
 
-TEST(Reset, OfTheInitiatorAloneEndsTheConnection) {
+TEST(ResetOfOneEnd, OfTheInitiatorEndsTheConnection) {
   Pair pair;
   send_one(pair.a, pair.b);
   ASSERT_EQ(pair.a.to_state(IBV_QPS_RESET), 0);
