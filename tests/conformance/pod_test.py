@@ -161,7 +161,7 @@ class TwoPods(ForeignProgramTest):
         """Through /dev/shm of 64 MiB, with messages of 8 MiB."""
         (port,) = hold_ports(self)
         both = f"ib_write_bw -d soft0 -F -n 50 -s 8388608 -p {port}"
-        self.output(self.start_in_pod(0, "/shared/softrdma/bin/softdev-run", "sh", "-c",
+        self.output(self.start_in_pod(0, "/shared/softrdma/bin/softdev-run", "--memlock=off", "sh", "-c",
                                f"{both} & sleep 1; {both} 127.0.0.1 && wait"))
 
     def test_the_recipes_commands(self):
