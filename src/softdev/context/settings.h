@@ -1,10 +1,13 @@
-// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable and kListenVariable.
+// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable, kListenVariable and
+// kFaultsVariable.
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "softdev/faults/fault_run.h"
 #include "softdev/host/target_route.h"
 #include "softdev/tcp/tcp_addresses.h"
 
@@ -16,6 +19,8 @@ struct Settings {
   TcpUse tcp_use = TcpUse::kOtherHosts;
   /// The addresses at which other hosts may reach the process; no value: all of them.
   std::optional<TcpAddresses> addresses;
+  /// nullptr: no faults.
+  std::shared_ptr<FaultRun> faults;
 };
 
 /// Reads the environment. Returns 0; EINVAL: a variable has an invalid value.

@@ -63,6 +63,7 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  [[nodiscard]] pid_t process() const noexcept { return pid_; }
   [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
   void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
 

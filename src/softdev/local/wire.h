@@ -6,6 +6,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -107,6 +108,10 @@ class Wire {
   virtual void take_found(TargetSearch& /*search*/) noexcept {}
   /// Sends and receives what is possible on a socket without waiting.
   virtual void advance() noexcept {}
+  /// The process of the target; 0: unknown.
+  [[nodiscard]] virtual pid_t target_process() const noexcept { return 0; }
+  /// Reports to the target that a request was refused with this status, as if the target had refused it.
+  virtual void report_refused(ibv_wc_status /*status*/) noexcept {}
   /// The target's min_rnr_timer code.
   [[nodiscard]] virtual std::uint32_t rnr_timer_code() const noexcept = 0;
   /// The device of the target, for TrafficCell::target.
