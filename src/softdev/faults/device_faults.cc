@@ -68,8 +68,18 @@ DeviceFaults::DeviceFaults(std::shared_ptr<FaultRun> run, std::string name, Faul
       device_(device),
       has_link_faults_(has(*run_, name_, FaultAction::kLink)),
       reorders_(has(*run_, name_, FaultAction::kReorder)),
-      link_up_at_(kNever) {
+      link_up_at_(kNever) {}
+
+int DeviceFaults::start() {
+  if (const int error = later_.start(); error != 0) return error;
+  run_->for_each_device([this](const DeviceFaults& other) {
+    if (other.name_ != name_ || !other.link_is_down()) return;
+    const Later::Clock::time_point up_at(Later::Clock::duration(other.link_up_at_.load()));
+    link_reported_down_ = true;  // the application finds it down
+    lower_link(up_at);
+  });
   run_->add(*this);
+  return 0;
 }
 
 void DeviceFaults::stop() {
@@ -93,17 +103,17 @@ bool DeviceFaults::link_is_down() const noexcept {
 void DeviceFaults::take_link_down(std::chrono::microseconds time) {
   const Later::Clock::time_point up_at = Later::Clock::now() + time;
   run_->for_each_device([&](DeviceFaults& one) {
-    if (one.name_ == name_) one.lower_link(up_at, time);
+    if (one.name_ == name_) one.lower_link(up_at);
   });
 }
 
-void DeviceFaults::lower_link(Later::Clock::time_point up_at, std::chrono::microseconds time) {
+void DeviceFaults::lower_link(Later::Clock::time_point up_at) {
   const auto wanted = up_at.time_since_epoch().count();
   auto known = link_up_at_.load(std::memory_order_relaxed);
   while (known < wanted && !link_up_at_.compare_exchange_weak(known, wanted, std::memory_order_acq_rel)) {
   }
   if (!link_reported_down_.exchange(true)) device_.report_port(IBV_EVENT_PORT_ERR);
-  later_.run(time, Later::AtStop::kDrop, [this] { raise_link(); });
+  later_.run(up_at, Later::AtStop::kDrop, [this] { raise_link(); });
 }
 
 void DeviceFaults::raise_link() {
@@ -114,13 +124,14 @@ void DeviceFaults::raise_link() {
 void DeviceFaults::fail_device() {
   run_->for_each_device([this](DeviceFaults& one) {
     if (one.name_ != name_ || one.has_failed_.exchange(true)) return;
-    one.later_.run({}, Later::AtStop::kDrop, [&one] { one.device_.flush_and_report_failure(); });
+    one.later_.run(std::chrono::microseconds(0), Later::AtStop::kDrop,
+                   [&one] { one.device_.flush_and_report_failure(); });
   });
 }
 
 void DeviceFaults::overrun(const ibv_cq* queue, const ibv_qp* queue_pair) {
   static constexpr std::chrono::milliseconds kAgain{1};
-  later_.run({}, Later::AtStop::kDrop, [this, queue, queue_pair] {
+  later_.run(std::chrono::microseconds(0), Later::AtStop::kDrop, [this, queue, queue_pair] {
     if (device_.overrun(queue, queue_pair)) return;
     later_.run(kAgain, Later::AtStop::kDrop, [this, queue, queue_pair] { overrun(queue, queue_pair); });
   });

@@ -47,8 +47,9 @@ class DeviceFaults {
   DeviceFaults& operator=(const DeviceFaults&) = delete;
   ~DeviceFaults() { stop(); }
 
+  /// From now on the device may be changed. A link that is down already stays down.
   /// Returns  0, or an errno value.
-  [[nodiscard]] int start() { return later_.start(); }
+  [[nodiscard]] int start();
   /// From now on the device is not changed any more. Continues the processes that freeze() has stopped.
   void stop();
 
@@ -79,7 +80,7 @@ class DeviceFaults {
   void overrun(const ibv_cq* queue, const ibv_qp* queue_pair);
 
  private:
-  void lower_link(Later::Clock::time_point up_at, std::chrono::microseconds time);
+  void lower_link(Later::Clock::time_point up_at);
   void raise_link();
 
   const std::shared_ptr<FaultRun> run_;

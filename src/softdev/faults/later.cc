@@ -23,10 +23,10 @@ void Later::stop() {
   waiting_.clear();
 }
 
-void Later::run(std::chrono::microseconds delay, AtStop at_stop, std::function<void()> function) {
+void Later::run(Clock::time_point time, AtStop at_stop, std::function<void()> function) {
   {
     const std::scoped_lock lock(mutex_);
-    waiting_.emplace(Clock::now() + delay, Waiting{at_stop, std::move(function)});
+    waiting_.emplace(time, Waiting{at_stop, std::move(function)});
   }
   changed_.notify_one();
 }

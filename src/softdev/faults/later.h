@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace rdmacomm::softdev {
 
@@ -26,8 +27,12 @@ class Later {
   [[nodiscard]] int start();
   /// Ends the thread. When it returns, no function is running.
   void stop();
-  /// Runs `function` on the thread, after `delay`.
-  void run(std::chrono::microseconds delay, AtStop at_stop, std::function<void()> function);
+  /// Runs `function` on the thread, at `time`.
+  void run(Clock::time_point time, AtStop at_stop, std::function<void()> function);
+  /// The same, after `delay`.
+  void run(std::chrono::microseconds delay, AtStop at_stop, std::function<void()> function) {
+    run(Clock::now() + delay, at_stop, std::move(function));
+  }
 
  private:
   struct Waiting {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "softdev/faults/fault_scene.h"
+#include "softdev/queues/datagrams.h"
 #include "softdev/verbs/soft_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -131,12 +132,22 @@ TEST(RequestFaults, TooManyTriesFail) {
   EXPECT_TRUE(scene.b.poll().empty());
 }
 
+TEST(RequestFaults, ADelayedRequestHasNoEffectYet) {
+  FaultScene scene("at 1 delay 1000s");
+  scene.local.fill(1);
+  ASSERT_EQ(scene.write(1), 0);
+  ASSERT_EQ(scene.write(2), 0);
+  EXPECT_EQ(scene.remote.data[65], std::byte{0}) << "a buffer that is changed now is sent changed";
+  EXPECT_TRUE(scene.a.poll().empty());
+  ASSERT_EQ(scene.a.to_state(IBV_QPS_ERR), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.next_of_a(), IBV_WC_WR_FLUSH_ERR);
+}
+
 TEST(RequestFaults, ADelayedRequestBeginsLater) {
   FaultScene scene("at 1 delay 20ms");
   scene.local.fill(1);
   const auto before = Clock::now();
   ASSERT_EQ(scene.write(1), 0);
-  EXPECT_EQ(scene.remote.data[64], std::byte{0}) << "a buffer that is changed now is sent changed";
   EXPECT_EQ(scene.next_of_a(), IBV_WC_SUCCESS);
   EXPECT_GE(Clock::now() - before, milliseconds(20));
   EXPECT_NE(scene.remote.data[65], std::byte{0});
@@ -195,7 +206,6 @@ TEST(RequestFaults, TheLinkGoesDownAndUp) {
   for (Node* const node : {&scene.a_node, &scene.b_node}) {
     EXPECT_EQ(next_event(*node), IBV_EVENT_PORT_ERR) << "each context of the device has the event";
   }
-  EXPECT_TRUE(scene.a.poll().empty());
   EXPECT_EQ(scene.next_of_a(), IBV_WC_SUCCESS) << "it waits, and is sent again";
   EXPECT_EQ(next_event(scene.a_node), IBV_EVENT_PORT_ACTIVE);
   EXPECT_EQ(next_event(scene.b_node), IBV_EVENT_PORT_ACTIVE);
@@ -223,6 +233,36 @@ TEST(RequestFaults, MessagesAreLostWhileTheLinkIsDown) {
   ASSERT_EQ(scene.send(1), 0);
   EXPECT_EQ(scene.next_of_a(), IBV_WC_SUCCESS);
   EXPECT_TRUE(scene.b.poll().empty());
+}
+
+TEST(RequestFaults, AContextThatIsOpenedMeanwhileFindsTheLinkDown) {
+  FaultScene scene("at 1 link down 1000s");
+  ASSERT_EQ(scene.write(1), 0);
+  EXPECT_EQ(scene.next_of_a(), IBV_WC_RETRY_EXC_ERR);
+  Node later;
+  ibv_port_attr port{};
+  ASSERT_EQ(api().query_port(later.context.get(), 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_DOWN);
+  EXPECT_FALSE(readable(later.context->async_fd)) << "it was never up there";
+}
+
+TEST(RequestFaults, DatagramsAreLostByTheirPeer) {
+  const FaultScope faults("lose peer=fe80::77 type=UD; at 2 lose; at 3 link down 1000s");
+  Node node;
+  Memory memory(node);
+  Qp sender(node, kUd);
+  Qp receiver(node, kUd);
+  sender.get_ready();
+  receiver.get_ready();
+  const Address address(node);
+  for (std::uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(receiver.post_recv(memory.slice(64, 64), id), 0);
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(sender.post(datagram(id, address, receiver.number()), memory.slice(0, 8)), 0);
+    EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(receiver.next().wr_id, 1U);
+  EXPECT_TRUE(receiver.poll().empty()) << "the second one is lost, and the link is down for the third one";
+  EXPECT_EQ(FaultScope::times(0), 0U) << "the datagrams have another target";
 }
 
 TEST(RequestFaults, EventsOfThePortAndOfTheQueuePair) {
@@ -266,6 +306,9 @@ TEST(RequestFaults, ADeviceThatFailsFlushesAllAndRefusesCalls) {
   EXPECT_EQ(errno, EIO);
   EXPECT_EQ(api().create_cq(scene.a_node.context.get(), 1, nullptr, nullptr, 0), nullptr);
   EXPECT_EQ(errno, EIO);
+
+  Node again;
+  EXPECT_EQ(api().query_device(again.context.get(), &device), 0) << "a program can open it again";
 }
 
 TEST(RequestFaults, TheCompletionQueueOverruns) {
