@@ -108,7 +108,7 @@ class Wire {
   virtual void take_found(TargetSearch& /*search*/) noexcept {}
   /// Sends and receives what is possible on a socket without waiting.
   virtual void advance() noexcept {}
-  /// The process of the target; 0: unknown.
+  /// The process of the target; 0: unknown, or it has ended.
   [[nodiscard]] virtual pid_t target_process() const noexcept { return 0; }
   /// Reports to the target that a request was refused with this status, as if the target had refused it.
   virtual void report_refused(ibv_wc_status /*status*/) noexcept {}

@@ -54,7 +54,7 @@ void SoftQp::cause(const FaultEffect& effect) noexcept {
   cause_at(effect.rule->at_peer ? target : getpid(), effect);
 }
 
-/// process  0: on another host. Then only this queue pair sees the effect.
+/// process  0: on another host, or it has ended. Then only this queue pair sees the effect.
 void SoftQp::cause_at(pid_t process, const FaultEffect& effect) noexcept {
   if (effect.rule->action == FaultAction::kDie) {
     target_is_gone_ = true;
