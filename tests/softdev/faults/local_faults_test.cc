@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 
+#include "softdev/faults/fault_plan.h"
 #include "softdev/faults/fault_scene.h"
 #include "softdev/local/two_processes.h"
 #include "support/environment_variable.h"

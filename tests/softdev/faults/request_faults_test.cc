@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "softdev/faults/fault_plan.h"
 #include "softdev/faults/fault_scene.h"
 #include "softdev/queues/datagrams.h"
 #include "softdev/verbs/soft_verbs.h"
