@@ -2,9 +2,15 @@
 // Layer: softdev.   How it works: docs/soft_device.md
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/result.h"
 #include "rdmacomm/version.h"
 
-/// The names of the software device and of the environment variables that change its behaviour.
+/// The names of the software device and of the environment variables that change its behaviour, and its faults.
 namespace rdmacomm::softdev {
 
 /// The name of the software device.
@@ -35,5 +41,40 @@ inline constexpr const char* kMemlockVariable = "RDMACOMM_SOFT0_MEMLOCK";
 /// pair cannot be connected from an address that is not in the list (EADDRNOTAVAIL). With any other value no device can
 /// be opened (EINVAL).
 inline constexpr const char* kListenVariable = "RDMACOMM_SOFT0_LISTEN";
+
+/// The environment variable with a plan of faults: errors, delays and failures that soft0 causes on purpose. Its language
+/// is in docs/faults.md, for example "seed 42; at 100 fail RETRY_EXC_ERR". Empty: no faults. It applies to all contexts
+/// of the process, and is read when the first one is opened. With an invalid plan no device can be opened (EINVAL).
+inline constexpr const char* kFaultsVariable = "RDMACOMM_SOFT0_FAULTS";
+
+/// How often one rule of a plan of faults has applied in this process. A value.
+struct FaultCount {
+  std::string rule;         ///< its text in the canonical form
+  std::uint64_t times = 0;  ///< number of requests, completions or calls that it has changed
+};
+
+/// Gives the devices of this process a plan of faults, in place of that of kFaultsVariable. All counts and random streams
+/// start again. For tests: the same plan with the same seed makes the same decisions again, see docs/faults.md.
+///
+/// The plan applies to contexts that are opened from now on. Contexts that are open keep their plan.
+///
+/// plan      in the language of docs/faults.md, at most 16,384 bytes. Without a seed, one is drawn; see faults().
+///           Empty: no faults
+/// Returns   std::errc::invalid_argument: the text is not a plan. The error names the place, the word there, and the
+///           words that are possible. The old plan stays: correct the text and call again.
+/// Threads   any
+/// Cost      allocates memory; not for the hot path
+[[nodiscard]] RDMACOMM_API Status set_faults(std::string_view plan);
+
+/// The plan for contexts that are opened from now on, in one line that repeats the run: with its seed. Empty: no faults.
+///
+/// Threads   any
+[[nodiscard]] RDMACOMM_API std::string faults();
+
+/// How often each rule of that plan has applied, in the order of the plan. A rule that has never applied is included, so
+/// that a test can notice it.
+///
+/// Threads   any
+[[nodiscard]] RDMACOMM_API std::vector<FaultCount> fault_counts();
 
 }  // namespace rdmacomm::softdev

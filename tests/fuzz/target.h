@@ -34,6 +34,7 @@ extern const Target copy;
 extern const Target mesh_mail;
 extern const Target host_list;
 extern const Target job_environment;
+extern const Target fault_plan;
 extern const Target flag_values;
 extern const Target program_terms;
 extern const Target soft0_cm;

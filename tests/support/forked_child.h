@@ -56,6 +56,13 @@ class ForkedChild {
     pid_ = -1;
     return status;
   }
+  /// Waits until the process stops, continues or ends. Returns the status of waitpid(2).
+  int wait_for_change() {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, WUNTRACED | WCONTINUED), pid_);
+    if (WIFEXITED(status) || WIFSIGNALED(status)) pid_ = -1;
+    return status;
+  }
 
  private:
   pid_t pid_ = -1;

@@ -31,45 +31,48 @@ bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) n
 }
 
 /// A variable with an invalid value, and the values that it may have.
-struct Fault {
+struct InvalidVariable {
   const char* variable;
   std::string_view value;
   const char* possible;
 };
 
 /// Reads all variables. Returns the first one whose value is invalid.
-std::optional<Fault> read_all(Settings& settings) {
+std::optional<InvalidVariable> read_all(Settings& settings) {
   const std::string_view late = safe_value(kLateVariable);
   if (!read_lateness(late, settings.lateness)) {
-    return Fault{kLateVariable, late, "a number of milliseconds, at most 60000"};
+    return InvalidVariable{kLateVariable, late, "a number of milliseconds, at most 60000"};
   }
   const std::string_view wire = safe_value(kTcpVariable);
-  if (!read_tcp_use(wire, settings.tcp_use)) return Fault{kTcpVariable, wire, "auto, tcp or memory"};
+  if (!read_tcp_use(wire, settings.tcp_use)) return InvalidVariable{kTcpVariable, wire, "auto, tcp or memory"};
   const std::string_view memlock = safe_value(kMemlockVariable);
   settings.limits_memory = memlock != "off";
   if (settings.limits_memory && !memlock.empty() && memlock != "on") {
-    return Fault{kMemlockVariable, memlock, "on or off"};
+    return InvalidVariable{kMemlockVariable, memlock, "on or off"};
   }
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';
   if (!is_listed || TcpAddresses::read(listen, settings.addresses.emplace())) return std::nullopt;
-  return Fault{kListenVariable, listen, "IPv4 and IPv6 addresses, separated by commas"};
+  return InvalidVariable{kListenVariable, listen, "IPv4 and IPv6 addresses, separated by commas"};
 }
 
 }  // namespace
 
 int read_settings(Settings& settings) {
-  return read_all(settings) ? EINVAL : 0;
+  return read_all(settings) ? EINVAL : current_fault_run(settings.faults);
 }
 
 std::string invalid_setting() {
   constexpr std::size_t kShown = 64;
   Settings settings;
-  const auto fault = read_all(settings);
-  if (!fault) return {};
-  return std::string("the environment variable ") + fault->variable + " is \"" + printable(fault->value, kShown) +
-         "\"; it may be " + fault->possible + ", or not set";
+  const auto invalid = read_all(settings);
+  if (!invalid) {
+    const std::string reason = invalid_fault_variable();
+    return reason.empty() ? "" : std::string("the environment variable ") + kFaultsVariable + " has no plan: " + reason;
+  }
+  return std::string("the environment variable ") + invalid->variable + " is \"" + printable(invalid->value, kShown) +
+         "\"; it may be " + invalid->possible + ", or not set";
 }
 
 }  // namespace rdmacomm::softdev

@@ -1,11 +1,13 @@
-// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable,
-// kMemlockVariable and kListenVariable.
+// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable, kMemlockVariable,
+// kListenVariable and kFaultsVariable.
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "softdev/faults/fault_run.h"
 #include "softdev/host/target_route.h"
 #include "softdev/tcp/tcp_addresses.h"
 
@@ -18,6 +20,8 @@ struct Settings {
   bool limits_memory = true;  ///< registrations respect RLIMIT_MEMLOCK
   /// The addresses at which other hosts may reach the process; no value: all of them.
   std::optional<TcpAddresses> addresses;
+  /// nullptr: no faults.
+  std::shared_ptr<FaultRun> faults;
 };
 
 /// Reads the environment. Returns 0; EINVAL: a variable has an invalid value.

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "softdev/faults/fault_report.h"
+#include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
@@ -24,7 +26,13 @@ namespace {
 }  // namespace
 
 SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs)
-    : verbs_context{}, device_(std::move(device)), settings_(std::move(settings)), traffic_(device_->identity().index) {
+    : verbs_context{},
+      device_(std::move(device)),
+      settings_(std::move(settings)),
+      faults_(settings_.faults == nullptr ? nullptr
+                                          : std::make_unique<DeviceFaults>(settings_.faults, device_->identity().name,
+                                                                           static_cast<FaultyDevice&>(*this))),
+      traffic_(device_->identity().index) {
   sz = sizeof(verbs_context);
   context.device = device_.get();
   context.cmd_fd = segment_.fd();
@@ -41,6 +49,13 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device, SetVerbs set_
     errno = error;
     return nullptr;
   }
+  if (settings.faults != nullptr) {
+    if (!is_fault_run_set()) announce_faults(settings.faults);
+    if (const int error = settings.faults->refusal(FaultCall::kOpenDevice, device->identity().name); error != 0) {
+      errno = error;
+      return nullptr;
+    }
+  }
   std::unique_ptr<SoftContext> context(new SoftContext(std::move(device), std::move(settings), set_verbs));
   if (const int error = context->events_.open(); error != 0) {
     errno = error;
@@ -51,14 +66,33 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device, SetVerbs set_
   // Everything else works.
   (void)context->port_.start(context->identity());
   if (!context->registrations_.create()) return nullptr;
+  if (const int error = context->faults_ == nullptr ? 0 : context->faults_->start(); error != 0) {
+    errno = error;
+    return nullptr;
+  }
   return context.release();
 }
 
 SoftContext::~SoftContext() {
+  if (faults_ != nullptr) faults_->stop();
   port_.stop();
   tcp_.stop();
   retrier_.stop();
   server_.stop();
+}
+
+bool SoftContext::overrun(const ibv_cq* queue, const ibv_qp* queue_pair) noexcept {
+  bool is_done = true;  // also if the queue was destroyed since
+  completion_queues_.for_each([&](SoftCq& one) {
+    if (one.verbs() == queue) is_done = one.overrun_if_polled(queue_pair);
+  });
+  return is_done;
+}
+
+void SoftContext::flush_and_report_failure() noexcept {
+  for (const auto& qp : queue_pairs_.all()) qp->enter_error();
+  // Like a driver that removes its device: the application finds all completions when it reads the event.
+  port_.report_device_failure();
 }
 
 SoftContext& SoftContext::from(ibv_context* context) noexcept {

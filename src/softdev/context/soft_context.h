@@ -15,6 +15,7 @@
 #include "softdev/context/retrier.h"
 #include "softdev/context/server.h"
 #include "softdev/context/settings.h"
+#include "softdev/faults/device_faults.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/host/soft_device.h"
 #include "softdev/host/traffic.h"
@@ -38,13 +39,13 @@ class SoftXrcd;
 
 /// An opened device.
 /// Threads: any.
-class SoftContext : private verbs_context {
+class SoftContext : private verbs_context, private FaultyDevice {
  public:
   /// Sets the verbs that programs call through an ibv_context and the verbs_context around it.
   using SetVerbs = void (*)(verbs_context& context);
   /// Returns  nullptr and errno: no descriptors or no memory.
   [[nodiscard]] static SoftContext* open(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs);
-  ~SoftContext();
+  ~SoftContext() override;
   SoftContext(const SoftContext&) = delete;
   SoftContext& operator=(const SoftContext&) = delete;
 
@@ -74,6 +75,8 @@ class SoftContext : private verbs_context {
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
   [[nodiscard]] Server& server() noexcept { return server_; }
+  /// nullptr: no faults.
+  [[nodiscard]] DeviceFaults* faults() noexcept { return faults_.get(); }
   [[nodiscard]] TcpUse tcp_use() const noexcept { return settings_.tcp_use; }
 
   /// Time that requests wait for a poll before they are executed, see kLateVariable; 0: they do not wait.
@@ -96,20 +99,31 @@ class SoftContext : private verbs_context {
 
  private:
   SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs);
+  void report_port(ibv_event_type type) noexcept override { port_.report(type); }
+  [[nodiscard]] bool overrun(const ibv_cq* queue, const ibv_qp* queue_pair) noexcept override;
+  void flush_and_report_failure() noexcept override;
 
   std::shared_ptr<SoftDevice> device_;
   const Settings settings_;
+  const std::unique_ptr<DeviceFaults> faults_;
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
   Traffic traffic_;
   const LocalPremises local_{registrations_, peers_, traffic_, register_for_membarrier()};
-  const Premises premises_{context,           device_->identity(),
-                           settings_.tcp_use, settings_.lateness.count() != 0,
-                           segment_,          local_,
-                           windows_,          stragglers_,
-                           events_,           port_,
-                           queue_pairs_,      tcp_,
+  const Premises premises_{context,
+                           device_->identity(),
+                           settings_.tcp_use,
+                           settings_.lateness.count() != 0,
+                           faults_.get(),
+                           segment_,
+                           local_,
+                           windows_,
+                           stragglers_,
+                           events_,
+                           port_,
+                           queue_pairs_,
+                           tcp_,
                            threads_};
   Stragglers stragglers_;
   MemoryWindows windows_{registrations_, stragglers_, [this] { (void)wait_for_initiators(); }};

@@ -177,4 +177,10 @@ void PortWatch::report(ibv_event_type type) {
   }
 }
 
+void PortWatch::report_device_failure() {
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_DEVICE_FATAL;
+  events_.push(event, source_);
+}
+
 }  // namespace rdmacomm::softdev

@@ -53,6 +53,10 @@ class PortWatch {
   /// Cost: one system call if nothing has changed. The kernel reports a change before the call that makes the change
   /// returns.
   [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table);
+  /// Pushes an event of each port.
+  void report(ibv_event_type type);
+  /// Pushes IBV_EVENT_DEVICE_FATAL.
+  void report_device_failure();
 
  private:
   [[nodiscard]] int open(const DeviceIdentity& identity);
@@ -61,7 +65,6 @@ class PortWatch {
   void read_messages();
   void take_links(HostLinks links);
   void take_gids(std::vector<ibv_gid_entry> gids);
-  void report(ibv_event_type type);
 
   EventQueue& events_;
   DeviceIdentity identity_;

@@ -89,6 +89,11 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.phys_port_cnt = static_cast<std::uint8_t>(identity.ports);
 }
 
+void show_down(ibv_port_attr& attributes) noexcept {
+  attributes.state = IBV_PORT_DOWN;
+  attributes.phys_state = kLinkDisabled;
+}
+
 int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& attributes) {
   HostLinks links;
   std::vector<ibv_gid_entry> gids;
@@ -96,8 +101,9 @@ int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& 
   if (error == 0) error = gid_table(identity, gids);
   if (error != 0) return error;
   attributes = {};
-  const bool up = links.any_up();
-  attributes.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attributes.state = IBV_PORT_ACTIVE;
+  attributes.phys_state = kLinkUp;
+  if (!links.any_up()) show_down(attributes);
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = IBV_MTU_4096;
   attributes.gid_tbl_len = static_cast<int>(gids.size());
@@ -106,7 +112,6 @@ int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& 
   attributes.max_vl_num = 1;
   attributes.active_width = 2;   // 4X
   attributes.active_speed = 64;  // HDR: closest to the copy speed of two cores
-  attributes.phys_state = up ? kLinkUp : kLinkDisabled;
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
   if (!identity.infiniband) return 0;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;

@@ -46,6 +46,8 @@ struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
 inline constexpr std::uint64_t kPortSpeed = 2000;
 
 void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
+/// The state of a port that is down.
+void show_down(ibv_port_attr& attributes) noexcept;
 /// port  one that the device has
 /// Returns  0, or an errno value if the system does not report the state of the network.
 [[nodiscard]] int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& attributes);

@@ -874,6 +874,10 @@ void LocalWire::report_refusal(ibv_wc_status status, std::uint32_t life) noexcep
   if (target_event(status, event)) peer_->report_failure(target_qpn_, event, life);
 }
 
+void LocalWire::report_refused(ibv_wc_status status) noexcept {
+  if (is_up() && is_reliable(own_.service)) report_refusal(status, target_->life.load(std::memory_order_relaxed));
+}
+
 ExecResult LocalWire::exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept {
   std::uint64_t total = 0;
   if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);

@@ -109,6 +109,8 @@ class LocalWire final : public Wire {
   [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                      PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
+  [[nodiscard]] pid_t target_process() const noexcept override { return peer_ == nullptr ? 0 : peer_->process(); }
+  void report_refused(ibv_wc_status status) noexcept override;
   [[nodiscard]] std::uint32_t target_device() const noexcept override {
     return remote_ == nullptr ? TrafficCell::kElsewhere : remote_->device;
   }

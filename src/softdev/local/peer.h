@@ -63,6 +63,8 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  /// The peer's process; 0: it has ended, so another process may have its number. Cost: a system call.
+  [[nodiscard]] pid_t process() const noexcept { return has_ended() ? 0 : pid_; }
   [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
   void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -120,6 +121,10 @@ class Wire {
   [[nodiscard]] virtual std::string why_unreachable() const { return {}; }
   /// Sends and receives what is possible on a socket without waiting.
   virtual void advance() noexcept {}
+  /// The process of the target; 0: unknown, or it has ended.
+  [[nodiscard]] virtual pid_t target_process() const noexcept { return 0; }
+  /// Reports to the target that a request was refused with this status, as if the target had refused it.
+  virtual void report_refused(ibv_wc_status /*status*/) noexcept {}
   /// The target's min_rnr_timer code.
   [[nodiscard]] virtual std::uint32_t rnr_timer_code() const noexcept = 0;
   /// The device of the target, for TrafficCell::target.

@@ -29,6 +29,8 @@ class XrcWire final : public Wire {
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override {
     return target_.exec_xrc(wr, queues_.get(wr.qp_type.xrc.remote_srqn));
   }
+  [[nodiscard]] pid_t target_process() const noexcept override { return target_.target_process(); }
+  void report_refused(ibv_wc_status status) noexcept override { target_.report_refused(status); }
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return target_.rnr_timer_code(); }
   [[nodiscard]] std::uint32_t target_device() const noexcept override { return target_.target_device(); }
 

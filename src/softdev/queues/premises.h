@@ -8,6 +8,7 @@
 
 namespace rdmacomm::softdev {
 
+class DeviceFaults;
 class EventQueue;
 class MemoryWindows;
 class PortWatch;
@@ -40,8 +41,9 @@ struct Premises {
   ibv_context& verbs;
   const DeviceIdentity& identity;
   const TcpUse tcp_use;
-  const bool late;      ///< requests wait for a poll before they are executed, see kLateVariable
-  SharedFile& segment;  ///< of queues; peers map it
+  const bool late;             ///< requests wait for a poll before they are executed, see kLateVariable
+  DeviceFaults* const faults;  ///< nullptr: none
+  SharedFile& segment;         ///< of queues; peers map it
   const LocalPremises& local;
   MemoryWindows& windows;
   Stragglers& stragglers;

@@ -12,6 +12,7 @@
 #include "softdev/memory/placed_slices.h"
 #include "softdev/memory/requests.h"
 #include "softdev/queues/premises.h"
+#include "softdev/queues/rnr_timer.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_socket.h"
@@ -41,16 +42,6 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
 bool is_refused_by_target(ibv_wc_status status) noexcept {
   return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
 }
-
-/// The time that a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
-std::chrono::microseconds rnr_delay(std::uint32_t code) noexcept {
-  static constexpr std::uint32_t kHundredthsOfMs[32] = {
-      65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-  return std::chrono::microseconds(kHundredthsOfMs[code % 32] * 10);
-}
-
-constexpr int kInfiniteRnrRetry = 7;
 
 }  // namespace
 
@@ -173,11 +164,20 @@ RDMACOMM_HOT_INLINE bool SoftQp::executes_at_once() const noexcept {
 }
 
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
-  if (!executes_at_once()) [[unlikely]] {
-    const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-    return now == IBV_QPS_ERR || now == IBV_QPS_SQE ? finish(wr, IBV_WC_WR_FLUSH_ERR, 0) : keep(wr);
-  }
+  if (!executes_at_once()) [[unlikely]]
+    return keep_or_flush(wr);
   settle(wr, execute(wr));
+}
+
+/// For a request that is not executed while it is posted.
+void SoftQp::keep_or_flush(const ibv_send_wr& wr) noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  if (now == IBV_QPS_ERR || now == IBV_QPS_SQE) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
+  if (!can_fail_ || late_ || tcp_.wire() != nullptr || now != IBV_QPS_RTS) return keep(wr);
+  // It is only kept so that a fault can hold it. Without a fault it is executed now.
+  store(wr);
+  retry_pending_locked();
+  if (!pending_.empty()) premises_.threads.wake_retrier();
 }
 
 /// Handles the first result of a request.
@@ -216,8 +216,10 @@ void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept
 
 RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  const bool sends = now == IBV_QPS_RTS || now == IBV_QPS_SQD || now == IBV_QPS_SQE || now == IBV_QPS_ERR;
-  return sends ? 0 : EINVAL;
+  if (now == IBV_QPS_RTS) [[likely]]
+    return 0;
+  if (now == IBV_QPS_ERR) return device_error();
+  return now == IBV_QPS_SQD || now == IBV_QPS_SQE ? 0 : EINVAL;
 }
 
 RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
@@ -282,10 +284,12 @@ void SoftQp::post_by_calls(std::uint64_t operations) {
   RequestBuilder::install(*this);
 }
 
-void SoftQp::keep(const ibv_send_wr& wr) noexcept {
+void SoftQp::store(const ibv_send_wr& wr) noexcept {
   if (pending_.empty()) waiting_for_ = ExecOutcome::kDone;
   WaitingRequest& waiting = pending_.push_back();
   waiting.wr = wr;
+  waiting.is_begun = false;
+  if (can_fail_) waiting.posted_at = Clock::now();
   waiting.slices.assign(wr.sg_list, wr.sg_list + wr.num_sge);
   waiting.inline_payload.clear();
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
@@ -305,6 +309,10 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SoftQp::keep(const ibv_send_wr& wr) noexcept {
+  store(wr);
   if (tcp_.wire() != nullptr && !late_) return tcp_.start_locked();
   premises_.threads.wake_retrier();
 }
@@ -369,12 +377,13 @@ void SoftQp::log_misconnection() const {
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   if (tcp_.wire() != nullptr) return tcp_.advance_locked();
   for (; most != 0 && !pending_.empty() && may_continue(); --most) {
-    const ibv_send_wr& wr = pending_.front().wr;
-    ExecResult result = execute(wr);
+    WaitingRequest& first = pending_.front();
+    const std::optional<ExecResult> fault = can_fail_ ? hold_or_fail(first) : std::nullopt;
+    ExecResult result = fault ? *fault : execute(first.wr);
     if (!result.is_done()) {
       ibv_wc_status status{};
       if (!give_up(result.outcome(), status)) return;
-      if (result.outcome() == ExecOutcome::kUnreachable) log_misconnection();
+      if (!fault && result.outcome() == ExecOutcome::kUnreachable) log_misconnection();
       result = ExecResult::refused(status);
     }
     settle_first(result);

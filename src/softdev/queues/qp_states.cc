@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
+#include "softdev/faults/device_faults.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/host/target_route.h"
 #include "softdev/local/link_terms.h"
@@ -30,6 +31,21 @@ constexpr std::uint32_t kPsnMask = 0xffffff;
 
 std::uint32_t queue_entries(std::uint32_t depth) {
   return std::bit_ceil(depth == 0 ? 1 : depth);
+}
+
+FaultTransport transport_of(const ibv_qp_init_attr& init) noexcept {
+  switch (init.qp_type) {
+    case IBV_QPT_RC: return kOnRc;
+    case IBV_QPT_UC: return kOnUc;
+    case IBV_QPT_UD: return kOnUd;
+    default: return kOnXrc;
+  }
+}
+
+/// A kXrcQueue is no queue pair for the application, so it is not counted.
+std::unique_ptr<QpFaults> faults_of(const Premises& premises, const QpKind& kind, const ibv_qp_init_attr& init) {
+  if (premises.faults == nullptr || kind.service == Service::kXrcQueue) return nullptr;
+  return premises.faults->of_next_queue_pair(transport_of(init));
 }
 
 template <typename Kind>
@@ -67,6 +83,8 @@ SoftQp::SoftQp(const Premises& premises, SharedBlock block, std::uint32_t qpn, c
       registrations_(premises.local.registrations),
       premises_(premises),
       late_(premises.late),
+      faults_(faults_of(premises, kind, init)),
+      can_fail_(faults_ != nullptr || (premises.faults != nullptr && premises.faults->has_link_faults())),
       service_(kind.service),
       block_(std::move(block)),
       view_(block_.mapping.data(), recv_entries(init), init.cap.max_recv_sge),
@@ -440,8 +458,10 @@ void SoftQp::forget_life() {
   return_shared_receives();
   wire_.reset();
   tcp_.forget_locked();
-  keeps_all_ = late_;
+  keeps_all_ = late_ || can_fail_;
   draining_ = 0;
+  is_ending_ = target_is_gone_ = false;
+  target_frozen_until_ = {};
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
   send_posted_ = 0;

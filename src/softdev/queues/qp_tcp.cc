@@ -61,7 +61,17 @@ bool QpTcp::has_unsent_datagrams() noexcept {
 
 void QpTcp::start_locked() noexcept {
   while (wire_->under_way() < qp_.pending_.size() && qp_.state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-    const ibv_send_wr& wr = qp_.pending_[wire_->under_way()].wr;
+    SoftQp::WaitingRequest& next = qp_.pending_[wire_->under_way()];
+    const ibv_send_wr& wr = next.wr;
+    if (qp_.can_fail_) {
+      if (wire_->under_way() != 0 && qp_.has_fault(next)) break;  // earlier requests must finish first
+      const std::optional<ExecResult> fault = qp_.hold_or_fail(next);
+      if (fault && !fault->is_done()) break;
+      if (fault) {
+        qp_.settle_first(*fault);
+        continue;
+      }
+    }
     if (!is_for_here(wr.opcode)) {
       if (!wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
     } else if (wire_->under_way() == 0) {
@@ -87,7 +97,8 @@ void QpTcp::advance_locked() noexcept {
   take_answers_locked();
   start_locked();
   if (qp_.pending_.empty()) return;
-  const ExecOutcome obstacle = wire_->obstacle();
+  ExecOutcome obstacle = wire_->obstacle();
+  if (obstacle == ExecOutcome::kDone && wire_->under_way() == 0) obstacle = qp_.held_by_;
   ibv_wc_status status{};
   if (obstacle == ExecOutcome::kDone) {
     // A target that accepts the connection may still refuse each request. So the time to give up stays until one of them

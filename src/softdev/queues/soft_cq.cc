@@ -48,8 +48,8 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
   const std::scoped_lock guard(lock_);
   if (may_overrun_ && overruns_locked()) [[unlikely]]
     fail_locked();
-  if (failed_) [[unlikely]]
-    return -1;
+  if (special_ != Special::kNone) [[unlikely]]
+    return special_ == Special::kFailed ? -1 : reordered_.poll(count, out);
   if (std::exchange(receives_first_, false)) [[unlikely]] {
     const int found = poll_receives(count, out);
     return found + poll_sends(count - found, out + found);
@@ -96,13 +96,22 @@ int SoftCq::count_waiting_locked(int enough) const noexcept {
 }
 
 void SoftCq::fail_locked() noexcept {
-  if (std::exchange(failed_, true)) return;
+  if (std::exchange(special_, Special::kFailed) == Special::kFailed) return;
   ibv_async_event event{};
   event.event_type = IBV_EVENT_CQ_ERR;
   event.element.cq = verbs();
   event_queue_.push(event, events);
   for (SoftQp* const qp : senders_) qp->lose_completions();
   for (SoftQp* const qp : receivers_) qp->lose_completions();
+}
+
+bool SoftCq::overrun_if_polled(const ibv_qp* sender) noexcept {
+  const std::scoped_lock guard(lock_);
+  const auto found = std::ranges::find_if(senders_, [sender](SoftQp* one) { return one->verbs() == sender; });
+  if (found == senders_.end()) return true;  // it was destroyed or reset since
+  if ((*found)->waiting_sends(1) != 0 || reordered_.has_any()) return false;
+  fail_locked();
+  return true;
 }
 
 int SoftCq::resize(int depth) noexcept {
@@ -128,12 +137,14 @@ int SoftCq::arm(bool solicited_only) noexcept {
 void SoftCq::attach_sender(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   senders_.push_back(&qp);
+  reordered_.add(qp, false);
   count_possible_locked();
 }
 
 void SoftCq::attach_receiver(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   receivers_.push_back(&qp);
+  reordered_.add(qp, true);
   note_receivers_locked();
   count_possible_locked();
 }
@@ -141,6 +152,7 @@ void SoftCq::attach_receiver(SoftQp& qp) {
 void SoftCq::detach(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   std::erase(senders_, &qp);
+  reordered_.remove(qp);
   std::erase(receivers_, &qp);
   note_receivers_locked();
   count_possible_locked();

@@ -12,6 +12,7 @@
 #include "softdev/memory/soft_pd.h"
 #include "softdev/queues/arrival_order.h"
 #include "softdev/queues/cq_cursor.h"
+#include "softdev/queues/reordered_completions.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/layout.h"
 #include "softdev/shared/shared_file.h"
@@ -57,6 +58,10 @@ class SoftCq : public ibv_cq_ex {
 
   /// Returns the number of completions found; -1: the queue has overrun.
   int poll(int count, ibv_wc* out) noexcept;
+  /// Overruns if all completions of the queue pair that it has are polled. Returns false: not yet.
+  [[nodiscard]] bool overrun_if_polled(const ibv_qp* sender) noexcept;
+  /// Returns completions in another order from now on, as the faults of the queue pairs say: see QpFaults::next_hold().
+  void reorder() noexcept { special_ = Special::kReorders; }
   /// Returns  0; EINVAL: more than `depth` completions wait.
   int resize(int depth) noexcept;
   int arm(bool solicited_only) noexcept;
@@ -103,6 +108,9 @@ class SoftCq : public ibv_cq_ex {
   PdUse parent_domain;  ///< if the application named one
 
  private:
+  /// The reason why poll() does more than to collect completions.
+  enum class Special : std::uint8_t { kNone, kReorders, kFailed };
+
   int poll_here(int count, ibv_wc* out) noexcept;
   int poll_sends(int count, ibv_wc* out) noexcept;
   int poll_receives(int count, ibv_wc* out) noexcept;
@@ -126,7 +134,8 @@ class SoftCq : public ibv_cq_ex {
   ArrivalOrder arrivals_;       // of the receivers, if there are several
   std::uint64_t possible_ = 0;  // maximum number of completions that can wait at a time
   bool may_overrun_ = true;
-  bool failed_ = false;
+  Special special_ = Special::kNone;
+  ReorderedCompletions reordered_;  // unless it has failed, with Special::kReorders
   bool receives_first_ = false;     // at the next poll
   std::size_t next_ = 0;            // sender at which the next poll begins, so that each gets its turn
   std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, like comp_events_completed

@@ -3,11 +3,13 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "softdev/common/event_queue.h"
 #include "softdev/common/qp_ex.h"
 #include "softdev/common/reusing_queue.h"
+#include "softdev/faults/qp_faults.h"
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/host/traffic.h"
@@ -173,6 +176,11 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   /// As QpTcp::secret().
   [[nodiscard]] std::optional<TcpSecret> secret() noexcept { return tcp_.secret(); }
 
+  /// As QpFaults::next_hold().
+  [[nodiscard]] std::uint32_t next_hold(bool is_receive) {
+    return faults_ == nullptr ? 0 : faults_->next_hold(is_receive);
+  }
+
   /// Sends an asynchronous event to the application.
   void raise(ibv_event_type type);
   EventSource events;
@@ -196,6 +204,12 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
     std::vector<ibv_sge> slices;
     std::vector<std::byte> inline_payload;
     SoftAh address;
+    // Only if the queue pair can have faults.
+    bool is_begun = false;      // its faults are known
+    bool is_not_ready = false;  // it waits for the tries of its faults
+    RequestFaults faults;
+    Clock::time_point posted_at{};
+    Clock::time_point held_until{};
   };
 
   // qp_states.cc
@@ -227,6 +241,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;
+  [[nodiscard, gnu::noinline]] int device_error() const noexcept;
   [[nodiscard]] bool executes_at_once() const noexcept;
   [[nodiscard]] std::uint32_t send_room() const noexcept;
   [[nodiscard]] bool has_room_for_slices(const ibv_send_wr& wr) const noexcept;
@@ -244,6 +259,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void count(const ibv_send_wr& wr, ExecResult result) noexcept;
   void count_wait(ExecOutcome outcome) noexcept;
   [[gnu::noinline]] void settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept;
+  void store(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
   /// Call if there may be more completions than before. Needs the send queue's lock: after destroy() the completion
@@ -257,10 +273,25 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
   [[nodiscard]] std::chrono::nanoseconds time_of_tries() const noexcept;
+  void keep_or_flush(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   [[nodiscard]] bool may_continue() const noexcept;
   void log_misconnection() const;
   void settle_first(const ExecResult& result) noexcept;
+
+  // qp_held.cc
+  [[nodiscard]] std::array<std::uint8_t, 16> peer_of(const ibv_send_wr& wr) const noexcept;
+  void begin(WaitingRequest& waiting) noexcept;
+  void cause(const FaultEffect& effect) noexcept;
+  void cause_at(pid_t process, const FaultEffect& effect) noexcept;
+  /// True if hold_or_fail() may return a result.
+  [[nodiscard]] bool has_fault(WaitingRequest& waiting) noexcept;
+  /// The result that a fault gives to a request instead of its execution. No value: execute it now.
+  [[nodiscard]] std::optional<ExecResult> hold_or_fail(WaitingRequest& waiting) noexcept;
+  [[nodiscard]] std::optional<ExecResult> fault_of(WaitingRequest& waiting) noexcept;
+  [[nodiscard]] std::optional<ExecResult> hold_by_link(const WaitingRequest& waiting) noexcept;
+  [[nodiscard]] std::optional<ExecResult> hold_while_not_ready(WaitingRequest& waiting) noexcept;
+  [[nodiscard]] ExecResult fail_by_fault(const WaitingRequest& waiting) noexcept;
 
   // qp_recv.cc
   /// The registrations that its own receives may use.
@@ -283,6 +314,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   const MrTable& registrations_;
   const Premises& premises_;
   const bool late_;
+  const std::unique_ptr<QpFaults> faults_;  // nullptr: no rule is about this queue pair
+  const bool can_fail_;                     // requests must ask for faults before they are executed
   const Service service_;
   Memberships groups_;
   SharedBlock block_;
@@ -304,9 +337,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;  // nullptr if tcp_ has a wire
   Route route_;
-  LinkTerms sending_;               // of its own requests
-  bool keeps_all_ = late_;          // no request is executed while it is posted
-  TrafficCell* traffic_ = nullptr;  // not nullptr in RTR and RTS
+  LinkTerms sending_;                    // of its own requests
+  bool keeps_all_ = late_ || can_fail_;  // no request is executed while it is posted
+  TrafficCell* traffic_ = nullptr;       // not nullptr in RTR and RTS
   std::uint32_t packet_bytes_ = 0;
   std::unique_ptr<RequestBuilder> builder_;
   std::vector<SendRecord> sends_;
@@ -321,6 +354,11 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   bool notifies_when_drained_ = false;  // raises SQ_DRAINED
   Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
+  // The state of faults: the reason why one holds the first waiting request, and faults that hold all requests.
+  ExecOutcome held_by_ = ExecOutcome::kDone;
+  bool is_ending_ = false;       // its device or completion queue is about to fail
+  bool target_is_gone_ = false;  // the process of the target has been ended
+  Clock::time_point target_frozen_until_{};
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
   alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock
   std::atomic<std::uint32_t> send_freed_{0};

@@ -15,6 +15,7 @@
 namespace rdmacomm::softdev {
 
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
+  if (const int error = refusal(pd->context, FaultCall::kCreateAh); error != 0) return fail<ibv_ah>(error);
   SoftContext& context = SoftContext::from(pd->context);
   const DeviceIdentity& identity = context.identity();
   if (!identity.has_port(attributes->port_num)) return fail<ibv_ah>(EINVAL);

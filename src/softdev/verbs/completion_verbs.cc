@@ -24,6 +24,8 @@ SoftChannel& from(ibv_comp_channel* channel) {
 }  // namespace
 
 ibv_comp_channel* create_comp_channel(ibv_context* context) {
+  if (const int error = refusal(context, FaultCall::kCreateCompChannel); error != 0)
+    return fail<ibv_comp_channel>(error);
   auto channel = std::make_unique<SoftChannel>();
   channel->context = context;
   channel->refcnt = 0;
@@ -48,6 +50,7 @@ namespace {
 
 SoftCq* make_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector) {
   if (depth < 1 || depth > kMaxCompletions || vector != 0) return fail<SoftCq>(EINVAL);
+  if (const int error = refusal(context, FaultCall::kCreateCq); error != 0) return fail<SoftCq>(error);
   SoftContext& soft = SoftContext::from(context);
   SharedBlock block = soft.segment().allocate(sizeof(CqShared));
   if (block.mapping.empty()) return nullptr;
@@ -58,6 +61,7 @@ SoftCq* make_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_chan
     events->queues.push_back(cq);
     ++events->refcnt;
   }
+  if (soft.faults() != nullptr && soft.faults()->reorders()) cq->reorder();
   soft.completion_queues().insert(*cq);
   return cq;
 }
@@ -91,6 +95,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
 }
 
 int resize_cq(ibv_cq* cq, int depth) {
+  if (const int error = device_error(cq->context); error != 0) return error;
   if (depth < 1 || depth > kMaxCompletions) return EINVAL;
   return SoftCq::from(cq).resize(depth);
 }

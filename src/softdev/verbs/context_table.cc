@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "softdev/context/soft_context.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
@@ -25,6 +26,24 @@ int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
 }
 int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return SoftCq::from(cq).arm(solicited_only != 0);
+}
+
+// The same for a context with faults.
+
+template <typename Request>
+bool has_failed(ibv_context* context, Request* wr, Request** bad) {
+  if (!SoftContext::from(context).faults()->has_failed()) return false;
+  *bad = wr;
+  return true;
+}
+int post_send_to_faulty(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  return has_failed(qp->context, wr, bad) ? EIO : post_send(qp, wr, bad);
+}
+int post_recv_to_faulty(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return has_failed(qp->context, wr, bad) ? EIO : post_recv(qp, wr, bad);
+}
+int post_srq_recv_to_faulty(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return has_failed(srq->context, wr, bad) ? EIO : post_srq_recv(srq, wr, bad);
 }
 
 // The functions that <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's
@@ -82,6 +101,22 @@ void set_verbs(verbs_context& context) {
   context.alloc_dm = alloc_dm;
   context.free_dm = free_dm;
   context.reg_dm_mr = reg_dm_mr;
+}
+
+void set_faulty_verbs(ibv_context& context) {
+  context.ops.post_send = post_send_to_faulty;
+  context.ops.post_recv = post_recv_to_faulty;
+  context.ops.post_srq_recv = post_srq_recv_to_faulty;
+}
+
+int refusal(ibv_context* context, FaultCall call) {
+  DeviceFaults* const faults = SoftContext::from(context).faults();
+  return faults == nullptr ? 0 : faults->refusal(call);
+}
+
+int device_error(ibv_context* context) {
+  const DeviceFaults* const faults = SoftContext::from(context).faults();
+  return faults != nullptr && faults->has_failed() ? EIO : 0;
 }
 
 }  // namespace rdmacomm::softdev

@@ -77,7 +77,9 @@ void free_device_list(ibv_device** list) {
 
 ibv_context* open_device(ibv_device* device) {
   SoftContext* context = SoftContext::open(static_cast<SoftDevice*>(device)->shared_from_this(), set_verbs);
-  return context == nullptr ? nullptr : context->verbs();
+  if (context == nullptr) return nullptr;
+  if (context->faults() != nullptr) set_faulty_verbs(*context->verbs());
+  return context->verbs();
 }
 
 int close_device(ibv_context* context) {
@@ -99,11 +101,13 @@ int close_device(ibv_context* context) {
 }
 
 int query_device(ibv_context* context, ibv_device_attr* attributes) {
+  if (const int error = device_error(context); error != 0) return error;
   describe_device(identity_of(context), *attributes);
   return 0;
 }
 
 int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
+  if (const int error = device_error(context); error != 0) return error;
   *attributes = {};
   describe_device(identity_of(context), attributes->orig_attr);
   set_port_count(*attributes);
@@ -125,11 +129,16 @@ int query_rt_values(ibv_context* /*context*/, ibv_values_ex* values) {
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   if (!identity_of(context).has_port(port)) return EINVAL;
-  return describe_port(identity_of(context), port, *attributes);
+  int error = refusal(context, FaultCall::kQueryPort);
+  if (error == 0) error = describe_port(identity_of(context), port, *attributes);
+  const DeviceFaults* const faults = SoftContext::from(context).faults();
+  if (error == 0 && faults != nullptr && faults->link_is_down()) show_down(*attributes);
+  return error;
 }
 
 int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
   if (!identity_of(context).has_port(port)) return EINVAL;
+  if (const int error = device_error(context); error != 0) return error;
   std::vector<ibv_gid_entry> table;
   if (const int error = SoftContext::from(context).gid_table(table); error != 0) return error;
   if (index >= table.size()) return ENODATA;
@@ -163,7 +172,12 @@ void ack_async_event(ibv_async_event* event) {
     }
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_PORT_ERR:
-    case IBV_EVENT_GID_CHANGE: return;  // events of the port, which is never destroyed
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_GID_CHANGE: return;  // events of the port and of the device, which are never destroyed
     default: {
       SoftQp& qp = SoftQp::from(event->element.qp);
       return SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);

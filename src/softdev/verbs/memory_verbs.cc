@@ -9,6 +9,7 @@
 namespace rdmacomm::softdev {
 
 ibv_pd* alloc_pd(ibv_context* context) {
+  if (const int error = refusal(context, FaultCall::kAllocPd); error != 0) return fail<ibv_pd>(error);
   auto* pd = new (std::nothrow) SoftPd;
   if (pd == nullptr) return fail<ibv_pd>(ENOMEM);
   SoftContext& soft = SoftContext::from(context);
@@ -19,6 +20,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
 }
 
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
+  if (const int error = refusal(context, FaultCall::kAllocPd); error != 0) return fail<ibv_pd>(error);
   if (attributes->pd == nullptr) return fail<ibv_pd>(EINVAL);
   // An application may bring its own allocators. They are not called, because queues are in memory that peers map. Nor
   // does the permission to allocate unprotected memory on a confidential host matter (bit 2, since release 64): soft0

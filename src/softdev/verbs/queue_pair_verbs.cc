@@ -41,6 +41,7 @@ ibv_qp* create_xrc_receiver(const ibv_qp_init_attr_ex& init) {
   const bool given = (init.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && init.xrcd != nullptr;
   if (!given || init.srq != nullptr) return fail<ibv_qp>(EINVAL);
   if ((init.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) return fail<ibv_qp>(EINVAL);
+  if (const int error = refusal(init.xrcd->context, FaultCall::kCreateQp); error != 0) return fail<ibv_qp>(error);
   SoftXrcd& domain = SoftXrcd::from(init.xrcd);
   ibv_qp_init_attr own{};
   own.qp_type = IBV_QPT_XRC_RECV;
@@ -88,6 +89,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   ibv_qp_init_attr own = *init;
   if (sends_only) own.recv_cq = own.send_cq;
   if (own.send_cq == nullptr || own.recv_cq == nullptr || !fits(own.cap)) return fail<ibv_qp>(EINVAL);
+  if (const int error = refusal(pd->context, FaultCall::kCreateQp); error != 0) return fail<ibv_qp>(error);
   const auto qp =
       SoftQp::create(SoftContext::from(pd->context).premises(), {service, SoftPd::from(pd).number, nullptr}, own);
   if (qp == nullptr) return nullptr;
@@ -106,6 +108,7 @@ ibv_qp_ex* qp_to_qp_ex(ibv_qp* qp) {
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  if (const int error = refusal(qp->context, FaultCall::kModifyQp); error != 0) return error;
   return SoftQp::from(qp).modify(*attributes, mask);
 }
 

@@ -165,7 +165,8 @@ ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t
   Wanted wanted{pd, address, length, iova, access};
   Registration registration;
   LockedMemory locked;
-  int error = check_in(wanted, registration);
+  int error = refusal(pd->context, FaultCall::kRegMr);
+  if (error == 0) error = check_in(wanted, registration);
   if (error == 0) error = count_locked(wanted, locked);
   if (error != 0) return fail<ibv_mr>(error);
   ibv_mr* const mr = enter(wanted, registration, Mapping());
@@ -180,7 +181,8 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access) {
   const bool writable = (access & IBV_ACCESS_LOCAL_WRITE) != 0;
   Mapping mapping;
-  int error = check_access(access, kOfDmabufs);
+  int error = refusal(pd->context, FaultCall::kRegMr);
+  if (error == 0) error = check_access(access, kOfDmabufs);
   if (error == 0) error = check_range(offset, length, iova);
   if (error == 0) error = map_dmabuf(fd, offset, length, writable, mapping);
   if (error != 0) return fail<ibv_mr>(error);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "softdev/faults/fault_plan.h"
 #include "softdev/host/soft_device.h"
 
 namespace rdmacomm::softdev {
@@ -26,6 +27,12 @@ ibv_device** get_device_list(int* count);
 void free_device_list(ibv_device** list);
 /// As SoftContext::SetVerbs.
 void set_verbs(verbs_context& context);
+/// For a context with faults, after set_verbs(): calls fail when the device has failed.
+void set_faulty_verbs(ibv_context& context);
+/// Counts a call for the faults of a context. Returns 0, or the errno value that the call fails with.
+[[nodiscard]] int refusal(ibv_context* context, FaultCall call);
+/// EIO if the device has failed, for calls that rules do not name; else 0.
+[[nodiscard]] int device_error(ibv_context* context);
 ibv_context* open_device(ibv_device* device);
 int close_device(ibv_context* context);
 int query_device(ibv_context* context, ibv_device_attr* attributes);

@@ -15,6 +15,7 @@ namespace rdmacomm::softdev {
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   const ibv_srq_attr& wanted = init->attr;
   if (wanted.max_wr < 1 || wanted.max_wr > kMaxQueueDepth || wanted.max_sge > kMaxSge) return fail<ibv_srq>(EINVAL);
+  if (const int error = refusal(pd->context, FaultCall::kCreateSrq); error != 0) return fail<ibv_srq>(error);
   SoftContext& soft = SoftContext::from(pd->context);
   SharedBlock block = soft.segment().allocate(SrqView::bytes(SoftSrq::entries(wanted), wanted.max_sge));
   if (block.mapping.empty()) return nullptr;
@@ -28,6 +29,7 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
 }
 
 int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {
+  if (const int error = device_error(srq->context); error != 0) return error;
   return SoftSrq::from(srq).modify(*attributes, mask);
 }
 

@@ -12,6 +12,7 @@ namespace rdmacomm::softdev {
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return fail<ibv_mw>(EINVAL);
+  if (const int refused = refusal(pd->context, FaultCall::kAllocMw); refused != 0) return fail<ibv_mw>(refused);
   auto window = std::make_unique<SoftMw>();
   window->context = pd->context;
   window->pd = pd;
