@@ -41,6 +41,7 @@ ROOMS = {
         "context": ["common", "shared", "host", "memory", "local", "tcp", "queues"],
         "verbs": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
         "cm": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
+        "check": [],
         "preload": ["cm", "common", "shared", "host", "memory", "context", "verbs"],
     },
 }
