@@ -33,7 +33,8 @@ void report_leaks() {
   }
   for (const auto& [key, leak] : leaks) {
     const auto& [count, one] = leak;
-    check::Report leaked{check::Rule::kLeak,
+    const bool is_context = key.first == check::Kind::kContext;
+    check::Report leaked{is_context ? check::Rule::kContextLeak : check::Rule::kLeak,
                          count == 1 ? one->describe() + " still exists at the end of the process"
                                     : std::to_string(count) + " objects still exist at the end of the process: " +
                                           one->describe() + ", and others of the same place",

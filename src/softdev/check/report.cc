@@ -125,12 +125,14 @@ std::string text_of_report(const Report& report) {
   return text + "  " + wrapped("rule: " + std::string(rule.text), 4) + "\n";
 }
 
-std::vector<std::string> all_objects(const Report& report) {
-  std::vector<std::string> objects;
+/// The libraries and functions that the stacks of a report pass through.
+std::vector<std::string> places_of(const Report& report) {
+  std::vector<std::string> places;
   for (const Report::Line& line : report.lines) {
-    for (std::string& name : objects_of(line.stack)) objects.push_back(std::move(name));
+    for (std::string& name : objects_of(line.stack)) places.push_back(std::move(name));
+    for (const std::string& frame : describe_stack(line.stack)) places.push_back(frame.substr(0, frame.find(' ')));
   }
-  return objects;
+  return places;
 }
 
 }  // namespace
@@ -140,7 +142,7 @@ void report(const Report& report) {
   const std::pair key(report.rule, report.lines.empty() ? 0 : report.lines.front().stack);
   const auto [place, is_new] = all.is_found.try_emplace(key, false);
   if (is_new)
-    place->second = !is_suppressed(all.suppressions, text_of(report.rule).name, all.program, all_objects(report));
+    place->second = !is_suppressed(all.suppressions, text_of(report.rule).name, all.program, places_of(report));
   if (!place->second) {
     ++all.suppressed;
     return;

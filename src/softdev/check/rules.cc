@@ -7,7 +7,7 @@
 namespace rdmacomm::softdev::check {
 namespace {
 
-constexpr std::size_t kRules = static_cast<std::size_t>(Rule::kLeak) + 1;
+constexpr std::size_t kRules = static_cast<std::size_t>(Rule::kContextLeak) + 1;
 
 /// In the order of Rule. Sections are those of the InfiniBand Architecture Specification, volume 1.
 constexpr std::array<RuleText, kRules> kTexts{{
@@ -78,7 +78,8 @@ constexpr std::array<RuleText, kRules> kTexts{{
      "Poll their completions first."},
     {"destroy-refused",
      "ibv_destroy_cq(3), ibv_dealloc_pd(3), ...: an object that others use is not destroyed (EBUSY)."},
-    {"leak", "ibv_open_device(3), ibv_create_qp(3), ...: each object needs its call that ends it."},
+    {"leak", "ibv_create_qp(3), ibv_reg_mr(3), ...: each object needs the call that ends it."},
+    {"context-leak", "ibv_open_device(3): each context needs ibv_close_device."},
 }};
 
 }  // namespace

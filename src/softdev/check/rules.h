@@ -32,6 +32,7 @@ enum class Rule {
   kDestroyedInUse,
   kDestroyRefused,
   kLeak,
+  kContextLeak,
 };
 
 struct RuleText {

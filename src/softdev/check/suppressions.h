@@ -7,12 +7,12 @@
 
 namespace rdmacomm::softdev::check {
 
-/// One line of a file of suppressions: a rule, a pattern for the program's file name, and maybe a pattern for the file
-/// name of an object that a stack of the report passes through. Patterns are those of fnmatch(3).
+/// One line of a file of suppressions: a rule, a pattern for the program's file name, and maybe a pattern for a place
+/// that a stack of the report passes through: a function, or the file name of a library. Patterns are those of fnmatch(3).
 struct Suppression {
   std::string rule;
   std::string program;
-  std::string object;  ///< empty: any
+  std::string place;  ///< empty: any
 };
 
 /// Reads the lines of a file. "#" begins a comment.
@@ -25,6 +25,6 @@ struct Suppression {
 
 /// True if a suppression matches.
 [[nodiscard]] bool is_suppressed(const std::vector<Suppression>& all, std::string_view rule, const std::string& program,
-                                 const std::vector<std::string>& objects);
+                                 const std::vector<std::string>& places);
 
 }  // namespace rdmacomm::softdev::check
