@@ -1,6 +1,6 @@
 // Programs that use the verbs wrongly, each with a correct twin, for check_test.py.
 //
-// usage: mistakes CASE bad|good
+// usage: check_mistakes CASE bad|good
 //
 // A comment "// RULE" at the end of a line marks the place that the checker must name.
 #include <infiniband/verbs.h>
@@ -195,8 +195,8 @@ void remote_access_refused(bool bad) {
   const Memory memory(pair.device);
   const Memory target(pair.device, IBV_ACCESS_REMOTE_READ);
   const ibv_wr_opcode operation = bad ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-  NEED(pair.left.remote(operation, memory.slice(0, 64), number(target.data), target.mr->rkey) ==
-       0);  // remote-access-refused
+  const ibv_mr& mr = *target.mr;
+  NEED(pair.left.remote(operation, memory.slice(0, 64), number(mr.addr), mr.rkey) == 0);  // remote-access-refused
   NEED(pair.left.next().status == (bad ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS));
 }
 
