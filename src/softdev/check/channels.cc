@@ -30,7 +30,8 @@ bool has_event(const ibv_comp_channel* channel, int milliseconds) {
 std::vector<std::shared_ptr<Object>> queues_of(const ibv_comp_channel* channel) {
   std::vector<std::shared_ptr<Object>> found;
   for (const auto& [address, object] : objects().all()) {
-    if (object->kind == Kind::kCq && static_cast<const Cq&>(*object).verbs->channel == channel) found.push_back(object);
+    if (object->kind == ObjectKind::kCq && static_cast<const Cq&>(*object).verbs->channel == channel)
+      found.push_back(object);
   }
   return found;
 }
@@ -39,23 +40,26 @@ std::vector<std::shared_ptr<Object>> queues_of(const ibv_comp_channel* channel) 
 std::uint64_t expected(const Cq& cq) {
   std::uint64_t sum = cq.outstanding;
   for (const auto& [address, object] : objects().all()) {
-    if (object->kind != Kind::kSrq) continue;
+    if (object->kind != ObjectKind::kSrq) continue;
     const auto& srq = static_cast<const Srq&>(*object);
     if (srq.queues.contains(&cq)) sum += srq.receives.requests.size();
   }
   return sum;
 }
 
-void check_unarmed(const ibv_comp_channel* channel, const std::vector<std::shared_ptr<Object>>& queues, bool is_late,
+/// Returns true if it is too early to tell.
+bool check_unarmed(const ibv_comp_channel* channel, const std::vector<std::shared_ptr<Object>>& queues, bool is_late,
                    StackId where) {
   const Cq* waiting = nullptr;
+  bool is_of_others = false;
   for (const auto& object : queues) {
     const auto& cq = static_cast<const Cq&>(*object);
-    const bool is_of_others = cq.has_several_threads || cq.thread != std::this_thread::get_id();
-    if (cq.is_armed || (is_of_others && !is_late)) return;
+    if (cq.is_armed) return false;
+    if (cq.has_several_threads || cq.thread != std::this_thread::get_id()) is_of_others = true;
     if (expected(cq) != 0) waiting = &cq;
   }
-  if (waiting == nullptr || has_event(channel, 0)) return;
+  if (waiting == nullptr || has_event(channel, 0)) return false;
+  if (is_of_others && !is_late) return true;
   const Object* const made = objects().find(channel);
   Report asleep{Rule::kSleepUnarmed,
                 waiting->was_armed
@@ -65,6 +69,7 @@ void check_unarmed(const ibv_comp_channel* channel, const std::vector<std::share
   asleep.line("sleeps", "at", where).line("completion queue", waiting->describe() + ", created at", waiting->created);
   if (made != nullptr) asleep.line("completion channel", "created at", made->created);
   report(asleep);
+  return false;
 }
 
 /// True if a completion waits in the queue that raised no event, because it arrived before the queue was armed.
@@ -107,17 +112,19 @@ void note_thread(Cq& cq) {
   if (cq.thread != own) cq.has_several_threads = true;
 }
 
-void check_sleep(ibv_comp_channel* channel, bool is_late) {
+bool check_sleep(ibv_comp_channel* channel, bool is_late) {
   const Inside inside;
   const StackId where = capture_stack();
   std::vector<std::shared_ptr<Object>> queues;
+  bool is_early = false;
   {
     const Locked locked;
     queues = queues_of(channel);
-    if (queues.empty()) return;
-    check_unarmed(channel, queues, is_late, where);
+    if (queues.empty()) return false;
+    is_early = check_unarmed(channel, queues, is_late, where);
   }
   check_unpolled(channel, queues, where);
+  return is_early;
 }
 
 namespace {

@@ -20,8 +20,9 @@ void note_thread(Cq& cq);
 /// Such a completion is looked for by a poll of the checker, whose result the program gets at its next poll.
 /// is_late  false: reports the first of them only if the same thread makes all calls for the queues of the channel.
 ///          true: the sleep has lasted for a second
+/// Returns  true if another thread may still arm a queue: the caller calls again after a second
 /// Threads: the caller holds no Locked.
-void check_sleep(ibv_comp_channel* channel, bool is_late);
+[[nodiscard]] bool check_sleep(ibv_comp_channel* channel, bool is_late);
 
 /// Reports events of an object that were not acknowledged when it is destroyed. Returns their number.
 /// Threads: the caller holds a Locked.

@@ -1,4 +1,4 @@
-// copies.h - memory of the checker that the device fills in place of the program's buffers.
+// copies.h - memory of the checker, which the device fills instead of buffers of the program.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -29,21 +29,21 @@ void replace(verbs_context& whole, Function* verbs_context::*member, Function*& 
 }
 
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes) {
-  return record<Plain<Kind::kXrcd>>(table_of(context, &Context::open_xrcd)(context, attributes), {context});
+  return record<Plain<ObjectKind::kXrcd>>(table_of(context, &Context::open_xrcd)(context, attributes), {context});
 }
 int close_xrcd(ibv_xrcd* xrcd) {
   auto* const behind = table_of(xrcd->context, &Context::close_xrcd);
   return end_object(xrcd, "ibv_close_xrcd", [&] { return behind(xrcd); });
 }
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attributes) {
-  return record<Plain<Kind::kDm>>(table_of(context, &Context::alloc_dm)(context, attributes), {context});
+  return record<Plain<ObjectKind::kDm>>(table_of(context, &Context::alloc_dm)(context, attributes), {context});
 }
 int free_dm(ibv_dm* dm) {
   auto* const behind = table_of(dm->context, &Context::free_dm);
   return end_object(dm, "ibv_free_dm", [&] { return behind(dm); });
 }
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes) {
-  return record<Plain<Kind::kTd>>(table_of(context, &Context::alloc_td)(context, attributes), {context});
+  return record<Plain<ObjectKind::kTd>>(table_of(context, &Context::alloc_td)(context, attributes), {context});
 }
 int dealloc_td(ibv_td* td) {
   auto* const behind = table_of(td->context, &Context::dealloc_td);
@@ -51,7 +51,7 @@ int dealloc_td(ibv_td* td) {
 }
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
   ibv_pd* const made = table_of(context, &Context::alloc_parent_domain)(context, attributes);
-  return record<Plain<Kind::kPd>>(made, {context, attributes->pd, attributes->td});
+  return record<Plain<ObjectKind::kPd>>(made, {context, attributes->pd, attributes->td});
 }
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length, unsigned access) {
   ibv_mr* const made = table_of(pd->context, &Context::reg_dm_mr)(pd, dm, offset, length, access);
@@ -63,7 +63,7 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
   return record_registration(made, Registered{.pd = pd, .is_memory = false});
 }
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  return record<Plain<Kind::kMw>>(table_of(pd->context, &Context::ops).alloc_mw(pd, type), {pd});
+  return record<Plain<ObjectKind::kMw>>(table_of(pd->context, &Context::ops).alloc_mw(pd, type), {pd});
 }
 int dealloc_mw(ibv_mw* mw) {
   auto* const behind = table_of(mw->context, &Context::ops).dealloc_mw;
@@ -107,7 +107,7 @@ void replace_functions(Context& context) {
 }  // namespace rdmacomm::softdev::check
 
 namespace check = rdmacomm::softdev::check;
-using check::Kind;
+using check::ObjectKind;
 using check::Plain;
 
 RDMACOMM_CHECKS ibv_context* ibv_open_device(ibv_device* device) {
@@ -128,7 +128,7 @@ RDMACOMM_CHECKS int ibv_close_device(ibv_context* context) {
 
 RDMACOMM_CHECKS ibv_pd* ibv_alloc_pd(ibv_context* context) {
   RDMACOMM_BEHIND(ibv_alloc_pd);
-  return check::record<Plain<Kind::kPd>>(behind(context), {context});
+  return check::record<Plain<ObjectKind::kPd>>(behind(context), {context});
 }
 
 RDMACOMM_CHECKS int ibv_dealloc_pd(ibv_pd* pd) {
@@ -142,12 +142,12 @@ RDMACOMM_CHECKS int ibv_dealloc_pd(ibv_pd* pd) {
 
 RDMACOMM_CHECKS ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   RDMACOMM_BEHIND(ibv_create_ah);
-  return check::record<Plain<Kind::kAh>>(behind(pd, attributes), {pd});
+  return check::record<Plain<ObjectKind::kAh>>(behind(pd, attributes), {pd});
 }
 
 RDMACOMM_CHECKS ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* header, std::uint8_t port) {
   RDMACOMM_BEHIND(ibv_create_ah_from_wc);
-  return check::record<Plain<Kind::kAh>>(behind(pd, wc, header, port), {pd});
+  return check::record<Plain<ObjectKind::kAh>>(behind(pd, wc, header, port), {pd});
 }
 
 RDMACOMM_CHECKS int ibv_destroy_ah(ibv_ah* ah) {

@@ -46,8 +46,7 @@ void check_wait(int fd, int milliseconds) {
   if (milliseconds >= 0 || check::Inside::is_inside() || check::objects().channels() == 0) return;
   ibv_comp_channel* const channel = channel_of(fd);
   if (channel == nullptr) return;
-  check::check_sleep(channel, false);
-  if (!sleeps_short(fd)) check::check_sleep(channel, true);
+  if (check::check_sleep(channel, false) && !sleeps_short(fd)) static_cast<void>(check::check_sleep(channel, true));
 }
 
 /// The descriptors of each epoll descriptor.

@@ -24,7 +24,7 @@ pid_t owner = 0;
 
 /// Reports each object that the program has not ended, once for each place that makes them.
 void report_leaks() {
-  std::map<std::pair<check::Kind, check::StackId>, std::pair<unsigned, const check::Object*>> leaks;
+  std::map<std::pair<check::ObjectKind, check::StackId>, std::pair<unsigned, const check::Object*>> leaks;
   for (const auto& [address, object] : check::objects().all()) {
     if (object->is_of_parent) continue;
     auto& [count, one] = leaks[{object->kind, object->created}];
@@ -33,7 +33,7 @@ void report_leaks() {
   }
   for (const auto& [key, leak] : leaks) {
     const auto& [count, one] = leak;
-    const bool is_context = key.first == check::Kind::kContext;
+    const bool is_context = key.first == check::ObjectKind::kContext;
     check::Report leaked{is_context ? check::Rule::kContextLeak : check::Rule::kLeak,
                          count == 1 ? one->describe() + " still exists at the end of the process"
                                     : std::to_string(count) + " objects still exist at the end of the process: " +

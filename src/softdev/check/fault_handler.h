@@ -1,4 +1,4 @@
-// fault_handler.h - the handler of page faults (SIGSEGV), in front of the program's own.
+// fault_handler.h - the handler of page faults (SIGSEGV), called before a handler of the program.
 #pragma once
 
 #include <cstdint>

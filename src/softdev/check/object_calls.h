@@ -11,6 +11,10 @@
 
 namespace rdmacomm::softdev::check {
 
+/// An object with the address of a new one was ended by a call that the checker does not see. So were its requests.
+/// Threads: the caller holds a Locked.
+void forget_requests_of(const void* address);
+
 /// Records an object that a call has made. nullptr: the call has failed.
 /// uses     the objects that must be ended later; nullptr: none
 /// prepare  called with the object before it is recorded, with a Locked
@@ -25,6 +29,7 @@ Verbs* record(Verbs* made, std::initializer_list<const void*> uses, const Prepar
   for (const void* const used : uses) {
     if (used != nullptr) object->uses.push_back(used);
   }
+  forget_requests_of(made);
   prepare(*object);
   objects().add(std::move(object));
   errno = error;
@@ -36,7 +41,7 @@ Verbs* record(Verbs* made, std::initializer_list<const void*> uses) {
 }
 
 /// An object of which only the lifetime matters.
-template <Kind kKind>
+template <ObjectKind kKind>
 struct Plain : Object {
   template <typename Verbs>
   explicit Plain(Verbs* verbs) : Object(kKind, verbs, verbs->context) {}

@@ -32,20 +32,20 @@ std::uint64_t count_record() noexcept {
   return record_count.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-const char* name_of(Kind kind) noexcept {
+const char* name_of(ObjectKind kind) noexcept {
   switch (kind) {
-    case Kind::kContext: return "context";
-    case Kind::kPd: return "protection domain";
-    case Kind::kMr: return "registration";
-    case Kind::kMw: return "memory window";
-    case Kind::kDm: return "device memory";
-    case Kind::kXrcd: return "XRC domain";
-    case Kind::kTd: return "thread domain";
-    case Kind::kChannel: return "completion channel";
-    case Kind::kCq: return "completion queue";
-    case Kind::kSrq: return "shared receive queue";
-    case Kind::kQp: return "queue pair";
-    case Kind::kAh: return "address handle";
+    case ObjectKind::kContext: return "context";
+    case ObjectKind::kPd: return "protection domain";
+    case ObjectKind::kMr: return "registration";
+    case ObjectKind::kMw: return "memory window";
+    case ObjectKind::kDm: return "device memory";
+    case ObjectKind::kXrcd: return "XRC domain";
+    case ObjectKind::kTd: return "thread domain";
+    case ObjectKind::kChannel: return "completion channel";
+    case ObjectKind::kCq: return "completion queue";
+    case ObjectKind::kSrq: return "shared receive queue";
+    case ObjectKind::kQp: return "queue pair";
+    case ObjectKind::kAh: return "address handle";
   }
   return "object";
 }
@@ -84,9 +84,9 @@ void Objects::insert(std::shared_ptr<Object> object) {
     by_lkey_[{mr->context, mr->lkey}] = mr;
     by_rkey_[mr->rkey] = mr;
   }
-  if (object->kind == Kind::kChannel) ++channels_;
+  if (object->kind == ObjectKind::kChannel) ++channels_;
   std::shared_ptr<Object>& place = all_[object->address];
-  if (place != nullptr && place->kind == Kind::kChannel) --channels_;
+  if (place != nullptr && place->kind == ObjectKind::kChannel) --channels_;
   place = std::move(object);
 }
 
@@ -98,13 +98,13 @@ Object* Objects::find(const void* address) const {
 std::shared_ptr<Object> Objects::take(const void* address) {
   auto node = all_.extract(address);
   if (node.empty()) return nullptr;
-  if (node.mapped()->kind == Kind::kChannel) --channels_;
+  if (node.mapped()->kind == ObjectKind::kChannel) --channels_;
   return std::move(node.mapped());
 }
 
 ibv_comp_channel* Objects::channel_of(int fd) const {
   for (const auto& [address, object] : all_) {
-    if (object->kind != Kind::kChannel) continue;
+    if (object->kind != ObjectKind::kChannel) continue;
     ibv_comp_channel* const channel = static_cast<const Channel&>(*object).verbs;
     if (channel->fd == fd) return channel;
   }

@@ -19,10 +19,10 @@
 
 namespace rdmacomm::softdev::check {
 
-enum class Kind { kContext, kPd, kMr, kMw, kDm, kXrcd, kTd, kChannel, kCq, kSrq, kQp, kAh };
+enum class ObjectKind { kContext, kPd, kMr, kMw, kDm, kXrcd, kTd, kChannel, kCq, kSrq, kQp, kAh };
 
 /// "queue pair", "registration", ...
-[[nodiscard]] const char* name_of(Kind kind) noexcept;
+[[nodiscard]] const char* name_of(ObjectKind kind) noexcept;
 
 struct Context;
 struct Request;
@@ -34,7 +34,7 @@ struct Request;
 
 /// An object. Made when the call that makes it has succeeded, and kept until the call that ends it has succeeded.
 struct Object {
-  Object(Kind its_kind, const void* its_address, ibv_context* its_context)
+  Object(ObjectKind its_kind, const void* its_address, ibv_context* its_context)
       : kind(its_kind), address(its_address), context(its_context) {}
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
@@ -43,7 +43,7 @@ struct Object {
   /// "queue pair 0x00012a (RC)", "completion queue with 64 entries", ...
   [[nodiscard]] virtual std::string describe() const;
 
-  const Kind kind;
+  const ObjectKind kind;
   const void* const address;  ///< of the structure that the program has
   ibv_context* const context;
   const std::uint64_t born = count_record();
@@ -65,7 +65,7 @@ struct EventCounts {
 
 /// A context, with the functions that its tables had before the checker replaced them.
 struct Context : Object {
-  explicit Context(ibv_context* opened) : Object(Kind::kContext, opened, opened), ops(opened->ops) {}
+  explicit Context(ibv_context* opened) : Object(ObjectKind::kContext, opened, opened), ops(opened->ops) {}
   [[nodiscard]] std::string describe() const override;
 
   ibv_context_ops ops;
@@ -85,7 +85,7 @@ struct Context : Object {
 };
 
 struct Mr : Object {
-  explicit Mr(ibv_mr* mr) : Object(Kind::kMr, mr, mr->context), lkey(mr->lkey), rkey(mr->rkey) {}
+  explicit Mr(ibv_mr* mr) : Object(ObjectKind::kMr, mr, mr->context), lkey(mr->lkey), rkey(mr->rkey) {}
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] bool is_for_peers() const noexcept {
     return (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
@@ -104,12 +104,13 @@ struct Mr : Object {
 };
 
 struct Channel : Object {
-  explicit Channel(ibv_comp_channel* channel) : Object(Kind::kChannel, channel, channel->context), verbs(channel) {}
+  explicit Channel(ibv_comp_channel* channel)
+      : Object(ObjectKind::kChannel, channel, channel->context), verbs(channel) {}
   ibv_comp_channel* const verbs;
 };
 
 struct Cq : Object {
-  explicit Cq(ibv_cq* cq) : Object(Kind::kCq, cq, cq->context), verbs(cq) {}
+  explicit Cq(ibv_cq* cq) : Object(ObjectKind::kCq, cq, cq->context), verbs(cq) {}
   [[nodiscard]] std::string describe() const override;
 
   ibv_cq* const verbs;
@@ -117,9 +118,9 @@ struct Cq : Object {
   std::uint64_t outstanding = 0;  ///< requests whose completions may come to this queue
   bool is_told_small = false;
   bool is_armed = false;
-  bool is_solicited = false;       ///< armed for solicited completions only
-  bool was_armed = false;          ///< ever
-  bool is_empty_since_arm = true;  ///< a poll after the last arm found the end of the queue
+  bool is_solicited = false;                   ///< armed for solicited completions only
+  bool was_armed = false;                      ///< ever
+  std::atomic<bool> is_empty_since_arm{true};  ///< a poll after the last arm found the end of the queue
   EventCounts events;
   std::deque<ibv_wc> peeked;  ///< polled by the checker, not yet by the program
   bool is_extended = false;
@@ -138,7 +139,7 @@ struct Queue {
 };
 
 struct Srq : Object {
-  explicit Srq(ibv_srq* srq) : Object(Kind::kSrq, srq, srq->context), verbs(srq) {}
+  explicit Srq(ibv_srq* srq) : Object(ObjectKind::kSrq, srq, srq->context), verbs(srq) {}
   ibv_srq* const verbs;
   std::mutex posting;
   Queue receives;
@@ -150,7 +151,7 @@ struct Srq : Object {
 struct Built;
 
 struct Qp : Object {
-  explicit Qp(ibv_qp* qp) : Object(Kind::kQp, qp, qp->context), verbs(qp), type(qp->qp_type) {}
+  explicit Qp(ibv_qp* qp) : Object(ObjectKind::kQp, qp, qp->context), verbs(qp), type(qp->qp_type) {}
   ~Qp() override;
   [[nodiscard]] std::string describe() const override;
 

@@ -98,7 +98,6 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
     // An arm for all completions is not weakened by one for solicited ones.
     known->is_solicited = solicited_only != 0 && (!known->is_armed || known->is_solicited);
     known->is_armed = known->was_armed = true;
-    // Nothing can have arrived if nothing was in flight.
     known->is_empty_since_arm = false;
   }
   const int error = behind(cq, solicited_only);

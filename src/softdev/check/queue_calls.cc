@@ -23,7 +23,7 @@ void check_capacity(const Cq& cq) {
   std::uint64_t sum = 0;
   StackId last = 0;
   for (const auto& [address, object] : objects().all()) {
-    if (object->kind != Kind::kQp) continue;
+    if (object->kind != ObjectKind::kQp) continue;
     const auto& qp = static_cast<const Qp&>(*object);
     if (qp.send_cq == &cq) sum += qp.capacity.max_send_wr;
     if (qp.recv_cq == &cq && qp.srq == nullptr) sum += qp.capacity.max_recv_wr;
@@ -151,7 +151,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
 }  // namespace rdmacomm::softdev::check
 
 namespace check = rdmacomm::softdev::check;
-using check::Kind;
+using check::ObjectKind;
 using check::Plain;
 
 // ---- Completion queues and channels
@@ -189,7 +189,7 @@ RDMACOMM_CHECKS int ibv_destroy_cq(ibv_cq* cq) {
       waiting = check::check_events(*known, known->events);
       known->events.acknowledged += waiting;
       for (const auto& [address, object] : check::objects().all()) {
-        if (object->kind == Kind::kSrq) static_cast<check::Srq&>(*object).queues.erase(known);
+        if (object->kind == ObjectKind::kSrq) static_cast<check::Srq&>(*object).queues.erase(known);
       }
     }
   }

@@ -122,7 +122,7 @@ void note_freed(std::uint64_t begin, std::uint64_t length, const char* how, bool
     report(tell_request(freed, *in_flight));
   }
   for (const auto& [address, object] : objects().all()) {
-    if (object->kind != Kind::kMr || object->is_of_parent || object->born > born) continue;
+    if (object->kind != ObjectKind::kMr || object->is_of_parent || object->born > born) continue;
     auto& mr = static_cast<Mr&>(*object);
     if (!mr.is_memory || mr.begin + mr.length <= begin || begin + length <= mr.begin) continue;
     if (is_unmapped) mr.is_unmapped = true;

@@ -1,4 +1,4 @@
-// registrations.h - registrations and their memory: what is registered, deregistered too early, and freed too early.
+// registrations.h - registrations and their memory, and those that end too early.
 #pragma once
 
 #include <infiniband/verbs.h>

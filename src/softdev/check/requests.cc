@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "softdev/check/object_calls.h"
 #include "softdev/check/pages.h"
 
 namespace rdmacomm::softdev::check {
@@ -121,6 +122,16 @@ Request* Requests::find(std::uint64_t id) {
 void Requests::mark_wr_id_freed(std::uint64_t address, std::uint64_t born, StackId where) {
   for (auto at = by_wr_id_.lower_bound({address, nullptr}); at != by_wr_id_.end() && at->first == address; ++at)
     if (at->second->born <= born) at->second->wr_id_freed = where;
+}
+
+void forget_requests_of(const void* address) {
+  Object* const known = objects().find(address);
+  if (auto* const qp = dynamic_cast<Qp*>(known); qp != nullptr) {
+    requests().remove_all(qp->sends);
+    requests().remove_all(qp->receives);
+  } else if (auto* const srq = dynamic_cast<Srq*>(known); srq != nullptr) {
+    requests().remove_all(srq->receives);
+  }
 }
 
 Requests& requests() {

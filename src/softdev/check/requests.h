@@ -46,7 +46,7 @@ struct Request {
   StackId posted = 0;
   std::vector<Slice> slices;
   std::uint64_t inline_bytes = 0;
-  std::optional<std::uint64_t> hash;  ///< of the program's bytes when it was posted
+  std::optional<std::uint64_t> hash;  ///< of these bytes when the request was posted
   bool is_alone = true;               ///< no other request in flight had some of its bytes, with one of the two writing
   bool is_protected = false;          ///< by pages.h
   std::optional<Copy> copy;           ///< the memory that the device uses
@@ -71,7 +71,7 @@ class Requests {
   /// A number for the device that no other request has.
   [[nodiscard]] std::uint64_t draw_id() noexcept { return kMark | ++last_; }
 
-  /// Takes a request in. Its members are set, except those that this class sets: address and mr of the slices.
+  /// Takes a request in. All its members are set.
   Request& add(std::unique_ptr<Request> request);
   /// Takes a request out, without looking at its memory.
   void remove(Request& request);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""softdev-run --check finds each wrong use of the verbs in mistakes.cc and predecessors.cc, names its place and its rule,
-and reports nothing for the correct twin and for the programs of habits.cc.
+"""softdev-run --check finds each wrong use of the verbs in mistakes.cc and predecessors.cc, and names its place and its
+rule. It reports nothing for the correct twins, and nothing for the programs of habits.cc.
 
 usage: check_test.py [TEST...]
 
