@@ -10,6 +10,7 @@ namespace {
 
 /// A report about a request whose completion was polled, and about the memory that it has used.
 void report_buffer(Rule rule, const char* happened, const Request& request) {
+  if (count_again(rule, request.posted)) return;
   Report changed{rule, happened, {}};
   tell_request(changed, request);
   report(changed);

@@ -114,6 +114,7 @@ void check_overlap(Request& request) {
   }
   if (with == nullptr) return;
   const bool is_twice = request.is_receive && with->is_receive && is_same_buffer(request, *with);
+  if (count_again(is_twice ? Rule::kReceiveTwice : Rule::kOverlap, request.posted)) return;
   Report shared{is_twice ? Rule::kReceiveTwice : Rule::kOverlap,
                 is_twice ? "a receive has the same buffer as a receive in flight"
                          : "two requests in flight have bytes in common, and the device writes them",
@@ -298,7 +299,8 @@ void follow_reads(const Request& request, std::vector<ibv_sge>& slices) {
 }
 
 void remember_contents(Request& request) {
-  if (request.is_inline) return;
+  // Bytes that another request in flight has, too, may change when that one ends.
+  if (request.is_inline || !request.is_alone) return;
   const Inside inside;
   if (request.copy || !request.writes()) {
     const std::vector<Bytes> bytes = request.readable();

@@ -1,4 +1,4 @@
-// registrations.h - registrations and their memory, and those that end too early.
+// registrations.h - registrations and their memory, and mistakes with their ends.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -137,6 +137,14 @@ std::vector<std::string> places_of(const Report& report) {
 
 }  // namespace
 
+bool count_again(Rule rule, StackId first) {
+  Reports& all = reports();
+  const auto known = all.is_found.find({rule, first});
+  if (known == all.is_found.end()) return false;
+  ++(known->second ? all.found : all.suppressed);
+  return true;
+}
+
 void report(const Report& report) {
   Reports& all = reports();
   const std::pair key(report.rule, report.lines.empty() ? 0 : report.lines.front().stack);

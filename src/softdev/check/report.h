@@ -36,6 +36,11 @@ inline constexpr int kFoundStatus = 99;
 /// Threads: the caller holds a Locked.
 void report(const Report& report);
 
+/// If a report of this rule with this first stack was made before, counts one more and returns true. Spares the hot calls
+/// the texts of a report.
+/// Threads: the caller holds a Locked.
+[[nodiscard]] bool count_again(Rule rule, StackId first);
+
 /// Prints the numbers of reports, if there were any. Returns the exit status of the process: kFoundStatus if something
 /// was found, else `status`.
 /// Threads: the caller holds a Locked.

@@ -51,10 +51,10 @@ struct OwnCode {
           const auto here = reinterpret_cast<std::uintptr_t>(&capture_stack);
           for (int i = 0; i < object->dlpi_phnum; ++i) {
             const auto& part = object->dlpi_phdr[i];
-            const std::uintptr_t begin = object->dlpi_addr + part.p_vaddr;
-            if (part.p_type != PT_LOAD || here < begin || here >= begin + part.p_memsz) continue;
-            code.begin = begin;
-            code.end = begin + part.p_memsz;
+            const std::uintptr_t first = object->dlpi_addr + part.p_vaddr;
+            if (part.p_type != PT_LOAD || here < first || here >= first + part.p_memsz) continue;
+            code.begin = first;
+            code.end = first + part.p_memsz;
           }
           return code.end != 0 ? 1 : 0;
         },
