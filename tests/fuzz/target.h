@@ -36,6 +36,7 @@ extern const Target host_list;
 extern const Target job_environment;
 extern const Target flag_values;
 extern const Target program_terms;
+extern const Target check_suppressions;
 extern const Target soft0_cm;
 extern const Target soft0_connection;
 extern const Target soft0_control;

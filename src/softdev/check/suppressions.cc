@@ -72,6 +72,16 @@ memory-freed-in-flight  *                rclose
 destroyed-in-use        *                rclose
 )";
 
+/// At most 80 characters of a line, for an error: it may have any bytes.
+std::string printable(std::string line) {
+  constexpr std::size_t kMost = 80;
+  if (line.size() > kMost) line.resize(kMost);
+  for (char& each : line) {
+    if (each < ' ' || each > '~') each = '?';
+  }
+  return line;
+}
+
 bool matches(const std::string& pattern, const std::string& text) {
   return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
@@ -92,7 +102,7 @@ std::vector<Suppression> parse_suppressions(std::string_view text, const std::st
     const std::vector<std::string> words = split(line, ' ');
     if (words.empty()) continue;
     if (words.size() < 2 || words.size() > 3 || !is_rule(words[0])) {
-      errors.push_back(file + ":" + std::to_string(number) + ": not \"RULE PROGRAM [PLACE]\": " + line);
+      errors.push_back(file + ":" + std::to_string(number) + ": not \"RULE PROGRAM [PLACE]\": " + printable(line));
       continue;
     }
     all.push_back({words[0], words[1], words.size() == 3 ? words[2] : std::string()});

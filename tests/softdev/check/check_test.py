@@ -202,6 +202,24 @@ class Process(unittest.TestCase):
                 self.assertIn(words, done.stderr)
                 self.assertEqual(len(done.stderr.splitlines()), 1)
 
+    def test_the_document_shows_a_report(self):
+        """Except for the numbers, which differ each time."""
+        def plain(text):
+            return re.sub(r"0x[0-9a-f]+|\d+", "N", " ".join(re.sub(r"(?m)^check\[\d+\]", "", text).split()))
+        with open(os.path.join(HERE, "..", "..", "..", "docs", "check.md"), encoding="utf-8") as file:
+            shown = re.search(r"compares it -->\n```\n(.*?)```\n", file.read(), re.DOTALL)
+        done = run("--check", self.mistakes, "send_buffer_changed", "bad")
+        self.assertEqual(plain(done.stderr), plain(shown[1]))
+
+    def test_the_document_has_all_rules(self):
+        top = os.path.join(HERE, "..", "..", "..")
+        with open(os.path.join(top, "src", "softdev", "check", "rules.cc"), encoding="utf-8") as file:
+            rules = re.findall(r'(?m)^    \{"([a-z-]+)",', file.read())
+        with open(os.path.join(top, "docs", "check.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertGreater(len(rules), 20)
+        self.assertEqual([rule for rule in rules if f"`{rule}`" not in text], [])
+
     def test_without_libdw_frames_have_no_lines(self):
         """The names of functions and libraries are still there."""
         folder = self.folder()
