@@ -6,7 +6,7 @@ namespace rdmacomm::softdev::check {
 namespace {
 
 std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
+  const char* const value = secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);
 }
 

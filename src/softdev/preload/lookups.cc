@@ -47,10 +47,7 @@ void* corrected(void* found, const char* name) {
   if (found == nullptr || (!preload::begins_with(name, "ibv_") && !preload::begins_with(name, "_ibv_"))) return found;
   if (!of_libibverbs(found)) return found;
   // `softdev-run --check` loads the checker in front of this library.
-  using Find = void*(const char*);
-  static auto* const of_checker =
-      reinterpret_cast<Find*>(preload::uncorrected_dlsym(RTLD_DEFAULT, "rdmacomm_check_function"));
-  void* const checked = of_checker == nullptr ? nullptr : of_checker(name);
+  void* const checked = preload::function_of_file("librdmacomm_check.so", name);
   void* const own = checked != nullptr ? checked : preload::function_of_this_library(name);
   return own != nullptr ? own : found;
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "scene.h"
 
@@ -23,9 +24,9 @@ using scene::Pair;
 using scene::Qp;
 
 /// Lets a program that sleeps for ever end in order.
-void end_soon() {
+void end_soon(unsigned seconds = 1) {
   std::signal(SIGALRM, [](int) { _exit(0); });
-  alarm(2);
+  alarm(seconds);
 }
 
 void exchange(const Pair& pair, const Memory& from, const Memory& to) {
@@ -294,6 +295,8 @@ void poll_unarmed(bool bad) {
   const Memory inbox(pair.device);
   NEED(pair.right.recv(inbox.slice(0, 64)) == 0);
   if (!bad) NEED(ibv_req_notify_cq(pair.right.cq, 0) == 0);
+  ibv_wc wc{};
+  NEED(ibv_poll_cq(pair.right.cq, 1, &wc) == 0);
   NEED(pair.left.send(memory.slice(0, 64)) == 0);
   pair.left.finish();
   if (bad) end_soon();
@@ -303,6 +306,26 @@ void poll_unarmed(bool bad) {
   void* context = nullptr;
   NEED(ibv_get_cq_event(pair.right.channel, &cq, &context) == 0);
   ibv_ack_cq_events(cq, 1);
+  pair.right.finish();
+}
+
+/// Another thread might arm the queue, so the report comes after a second.
+void thread_sleeps_unarmed(bool bad) {
+  const Pair pair({.with_channel = true});
+  const Memory memory(pair.device);
+  const Memory inbox(pair.device);
+  NEED(pair.right.recv(inbox.slice(0, 64)) == 0);
+  if (!bad) NEED(ibv_req_notify_cq(pair.right.cq, 0) == 0);
+  if (bad) end_soon(4);
+  std::thread sleeper([&] {
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    NEED(ibv_get_cq_event(pair.right.channel, &cq, &context) == 0);  // sleep-unarmed
+    ibv_ack_cq_events(cq, 1);
+  });
+  NEED(pair.left.send(memory.slice(0, 64)) == 0);
+  pair.left.finish();
+  sleeper.join();
   pair.right.finish();
 }
 
@@ -521,6 +544,7 @@ const std::map<std::string, void (*)(bool bad)> kCases{
     {"stack_memory", stack_memory},
     {"sleep_unarmed", sleep_unarmed},
     {"poll_unarmed", poll_unarmed},
+    {"thread_sleeps_unarmed", thread_sleeps_unarmed},
     {"sleep_without_poll", sleep_without_poll},
     {"events_unacknowledged", events_unacknowledged},
     {"async_event_unacknowledged", async_event_unacknowledged},
