@@ -113,12 +113,12 @@ void in_child() {
 
 }  // namespace
 
-RDMACOMM_CHECKS [[noreturn]] void _exit(int status) {
+RDMACOMM_CHECKS void _exit(int status) {
   RDMACOMM_BEHIND(_exit);
   behind(end_process(status, false));
   __builtin_unreachable();
 }
 
-RDMACOMM_CHECKS [[noreturn]] void _Exit(int status) noexcept {
+RDMACOMM_CHECKS void _Exit(int status) noexcept {
   _exit(status);
 }

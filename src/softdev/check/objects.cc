@@ -77,8 +77,6 @@ std::string Qp::describe() const {
   return "queue pair " + hexadecimal(verbs->qp_num) + " (" + name_of_type(type) + ")";
 }
 
-Qp::~Qp() = default;
-
 void Objects::insert(std::shared_ptr<Object> object) {
   if (auto mr = std::dynamic_pointer_cast<Mr>(object); mr != nullptr) {
     by_lkey_[{mr->context, mr->lkey}] = mr;

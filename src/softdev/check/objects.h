@@ -148,11 +148,15 @@ struct Srq : Object {
 };
 
 /// A request between ibv_wr_start and ibv_wr_complete.
-struct Built;
+struct Built {
+  ibv_send_wr wr{};
+  std::vector<ibv_sge> slices;
+  std::uint64_t id = 0;  ///< for the device
+  std::uint64_t inline_bytes = 0;
+};
 
 struct Qp : Object {
   explicit Qp(ibv_qp* qp) : Object(ObjectKind::kQp, qp, qp->context), verbs(qp), type(qp->qp_type) {}
-  ~Qp() override;
   [[nodiscard]] std::string describe() const override;
 
   ibv_qp* const verbs;
@@ -170,13 +174,6 @@ struct Qp : Object {
   Queue receives;
   std::unique_ptr<ibv_qp_ex> calls;  ///< the functions of its ibv_qp_ex before the checker replaced them
   std::vector<Built> built;
-};
-
-struct Built {
-  ibv_send_wr wr{};
-  std::vector<ibv_sge> slices;
-  std::uint64_t id = 0;  ///< for the device
-  std::uint64_t inline_bytes = 0;
 };
 
 /// All objects of the process.

@@ -228,7 +228,7 @@ void unmapped_memory_used(bool bad) {
   const Pair pair;
   scene::Block& block = pair.device.add_block();  // ends the registration after the queue pairs
   void* const mapped = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  block.mr = ibv_reg_mr(pair.device.pd, mapped, 8192, IBV_ACCESS_LOCAL_WRITE);
+  block.mr = ibv_reg_mr(pair.device.pd, mapped, 8192, scene::kLocalWrite);
   NEED(block.mr != nullptr);
   if (bad) NEED(munmap(mapped, 8192) == 0);
   NEED(pair.right.recv({number(mapped), 64, block.mr->lkey}) == 0);  // registered-memory-freed
@@ -260,7 +260,7 @@ void stack_memory(bool bad) {
   const Memory inbox(pair.device);
   char top = 0;
   char* const begin = reinterpret_cast<char*>(number(&top) / 4096 * 4096 - 16384);
-  ibv_mr* const stack = ibv_reg_mr(pair.device.pd, begin, 16384 + 4096, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* const stack = ibv_reg_mr(pair.device.pd, begin, 16384 + 4096, scene::kLocalWrite);
   NEED(stack != nullptr && pair.right.recv(inbox.slice(0, 64)) == 0);
   send_a_variable(pair, stack, bad);
   if (bad) pair.left.finish();
@@ -516,7 +516,7 @@ void destroy_refused(bool bad) {
 void leak(bool bad) {
   const Pair pair;
   char* const memory = static_cast<char*>(std::malloc(4096));
-  ibv_mr* const mr = ibv_reg_mr(pair.device.pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE);  // leak
+  ibv_mr* const mr = ibv_reg_mr(pair.device.pd, memory, 4096, scene::kLocalWrite);  // leak
   NEED(mr != nullptr);
   if (bad) std::exit(0);
   NEED(ibv_dereg_mr(mr) == 0);

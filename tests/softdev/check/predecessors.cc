@@ -86,7 +86,7 @@ void leaked_registrations(bool bad) {
   const Memory memory(device);
   std::vector<ibv_mr*> registrations;
   for (int i = 0; i < 3; ++i) {
-    ibv_mr* const mr = ibv_reg_mr(device.pd, memory.data, scene::kBytes, IBV_ACCESS_LOCAL_WRITE);  // leak
+    ibv_mr* const mr = ibv_reg_mr(device.pd, memory.data, scene::kBytes, scene::kLocalWrite);  // leak
     NEED(mr != nullptr);
     registrations.push_back(mr);
   }

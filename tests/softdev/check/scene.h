@@ -21,6 +21,8 @@ inline void need(bool succeeded, const char* call) {
 }
 #define NEED(CALL) ::scene::need((CALL), #CALL)
 
+/// An int, because a macro of verbs.h combines it with another enumeration.
+inline constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
 inline constexpr int kAllAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 inline constexpr std::size_t kBytes = 16384;
@@ -75,7 +77,7 @@ struct Memory {
   char*& data = block.data;
   ibv_mr*& mr = block.mr;
 
-  explicit Memory(const Device& device, int access = IBV_ACCESS_LOCAL_WRITE) : block(device.add_block()) {
+  explicit Memory(const Device& device, int access = kLocalWrite) : block(device.add_block()) {
     data = static_cast<char*>(std::aligned_alloc(4096, kBytes));
     std::memset(data, 'a', kBytes);
     mr = ibv_reg_mr(device.pd, data, kBytes, access);
