@@ -23,11 +23,14 @@ struct LibDw {
   decltype(dwfl_report_end)* report_end;
   decltype(dwfl_addrmodule)* module_at;
   decltype(dwfl_module_addrname)* name_at;
-  decltype(dwfl_module_getsrc)* line_at;
-  decltype(dwfl_lineinfo)* line_info;
+  decltype(dwfl_module_nextcu)* next_unit;
+  decltype(dwarf_haspc)* has;
+  decltype(dwarf_getsrc_die)* line_at;
+  decltype(dwarf_linesrc)* line_file;
+  decltype(dwarf_lineno)* line_number;
   decltype(dwfl_module_addrdie)* unit_at;
-  decltype(dwarf_getscopes)* scopes_at;
-  decltype(dwarf_getscopes_die)* scopes_of;
+  decltype(dwarf_child)* child;
+  decltype(dwarf_siblingof)* sibling;
   decltype(dwarf_tag)* tag;
   decltype(dwarf_diename)* name;
   decltype(dwarf_attr_integrate)* attribute;
@@ -49,13 +52,14 @@ bool look_up_all(void* library, LibDw& dw) {
   return look_up(library, "dwfl_begin", dw.begin) && look_up(library, "dwfl_end", dw.end) &&
          look_up(library, "dwfl_linux_proc_report", dw.report) && look_up(library, "dwfl_report_end", dw.report_end) &&
          look_up(library, "dwfl_addrmodule", dw.module_at) && look_up(library, "dwfl_module_addrname", dw.name_at) &&
-         look_up(library, "dwfl_module_getsrc", dw.line_at) && look_up(library, "dwfl_lineinfo", dw.line_info) &&
-         look_up(library, "dwfl_module_addrdie", dw.unit_at) && look_up(library, "dwarf_getscopes", dw.scopes_at) &&
-         look_up(library, "dwarf_getscopes_die", dw.scopes_of) && look_up(library, "dwarf_tag", dw.tag) &&
-         look_up(library, "dwarf_diename", dw.name) && look_up(library, "dwarf_attr_integrate", dw.attribute) &&
-         look_up(library, "dwarf_formudata", dw.number) && look_up(library, "dwarf_formstring", dw.text) &&
-         look_up(library, "dwarf_getsrcfiles", dw.files) && look_up(library, "dwarf_filesrc", dw.file) &&
-         look_up(library, "dwfl_linux_proc_find_elf", dw.find_elf) &&
+         look_up(library, "dwfl_module_nextcu", dw.next_unit) && look_up(library, "dwarf_haspc", dw.has) &&
+         look_up(library, "dwarf_getsrc_die", dw.line_at) && look_up(library, "dwarf_linesrc", dw.line_file) &&
+         look_up(library, "dwarf_lineno", dw.line_number) && look_up(library, "dwfl_module_addrdie", dw.unit_at) &&
+         look_up(library, "dwarf_child", dw.child) && look_up(library, "dwarf_siblingof", dw.sibling) &&
+         look_up(library, "dwarf_tag", dw.tag) && look_up(library, "dwarf_diename", dw.name) &&
+         look_up(library, "dwarf_attr_integrate", dw.attribute) && look_up(library, "dwarf_formudata", dw.number) &&
+         look_up(library, "dwarf_formstring", dw.text) && look_up(library, "dwarf_getsrcfiles", dw.files) &&
+         look_up(library, "dwarf_filesrc", dw.file) && look_up(library, "dwfl_linux_proc_find_elf", dw.find_elf) &&
          look_up(library, "dwfl_standard_find_debuginfo", dw.find_debuginfo);
 }
 
@@ -117,45 +121,62 @@ class Modules {
   Dwfl* all_ = nullptr;
 };
 
+/// The unit of an address. The index of a module (.debug_aranges) need not have it: clang writes none.
+Dwarf_Die* find_unit(const LibDw& dw, Dwfl_Module* module, Dwarf_Addr address, Dwarf_Addr& bias) {
+  if (Dwarf_Die* const indexed = dw.unit_at(module, address, &bias); indexed != nullptr) return indexed;
+  Dwarf_Die* unit = nullptr;
+  while ((unit = dw.next_unit(module, unit, &bias)) != nullptr) {
+    if (dw.has(unit, address - bias) == 1) return unit;
+  }
+  return nullptr;
+}
+
+/// Finds the functions inside a DIE that contain an address, the innermost one first. (dwarf_getscopes of libdw 0.188 does
+/// not look into namespaces, in which clang puts functions.)
+bool find_functions(const LibDw& dw, Dwarf_Die* parent, Dwarf_Addr address, std::vector<Dwarf_Die>& functions) {
+  Dwarf_Die die{};
+  if (dw.child(parent, &die) != 0) return false;
+  do {
+    const int tag = dw.tag(&die);
+    const bool is_function = tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine;
+    const bool is_around = tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type;
+    if (!is_around && (!(is_function || tag == DW_TAG_lexical_block) || dw.has(&die, address) != 1)) continue;
+    const bool is_found = find_functions(dw, &die, address, functions);
+    if (is_function) functions.push_back(die);
+    if (is_function || is_found) return true;
+  } while (dw.sibling(&die, &die) == 0);
+  return false;
+}
+
 /// One frame, and one more for each call that was inlined.
 std::vector<std::string> frames_by_debug_information(const LibDw& dw, Dwfl_Module* module, Dwarf_Addr address) {
   std::vector<std::string> frames;
-  Dwfl_Line* const line = dw.line_at(module, address);
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* const unit = find_unit(dw, module, address, bias);
+  Dwarf_Line* const line = unit == nullptr ? nullptr : dw.line_at(unit, address - bias);
   if (line == nullptr) return frames;
   int number = 0;
-  const char* file = dw.line_info(line, nullptr, &number, nullptr, nullptr, nullptr);
+  static_cast<void>(dw.line_number(line, &number));
+  const char* file = dw.line_file(line, nullptr, nullptr);
   auto line_number = static_cast<std::uint64_t>(number);
-  Dwarf_Addr bias = 0;
-  Dwarf_Die* const unit = dw.unit_at(module, address, &bias);
-  Dwarf_Die* around = nullptr;
-  const int count = unit == nullptr ? 0 : dw.scopes_at(unit, address - bias, &around);
-  Dwarf_Die* inner = nullptr;
-  for (int i = 0; i < count && inner == nullptr; ++i) {
-    const int tag = dw.tag(&around[i]);
-    if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine) inner = &around[i];
-  }
-  Dwarf_Die* scopes = nullptr;
-  const int nested = inner == nullptr ? 0 : dw.scopes_of(inner, &scopes);
+  std::vector<Dwarf_Die> functions;
+  find_functions(dw, unit, address - bias, functions);
   Dwarf_Files* files = nullptr;
   std::size_t file_count = 0;
-  if (unit != nullptr) dw.files(unit, &files, &file_count);
-  for (int i = 0; i < nested; ++i) {
-    const int tag = dw.tag(&scopes[i]);
-    if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine) continue;
-    const char* const plain = dw.name(&scopes[i]);
+  dw.files(unit, &files, &file_count);
+  for (Dwarf_Die& function : functions) {
+    const char* const plain = dw.name(&function);
     Dwarf_Attribute attribute{};
     const char* linkage = nullptr;
-    if (dw.attribute(&scopes[i], DW_AT_linkage_name, &attribute) != nullptr) linkage = dw.text(&attribute);
+    if (dw.attribute(&function, DW_AT_linkage_name, &attribute) != nullptr) linkage = dw.text(&attribute);
     frames.push_back(at(linkage != nullptr ? demangled(linkage) : plain != nullptr ? plain : "?", file, line_number));
-    if (tag == DW_TAG_subprogram) break;
+    if (dw.tag(&function) == DW_TAG_subprogram) break;
     Dwarf_Word place = 0;
-    if (dw.attribute(&scopes[i], DW_AT_call_file, &attribute) != nullptr && dw.number(&attribute, &place) == 0)
+    if (dw.attribute(&function, DW_AT_call_file, &attribute) != nullptr && dw.number(&attribute, &place) == 0)
       file = dw.file(files, place, nullptr, nullptr);
-    if (dw.attribute(&scopes[i], DW_AT_call_line, &attribute) != nullptr && dw.number(&attribute, &place) == 0)
+    if (dw.attribute(&function, DW_AT_call_line, &attribute) != nullptr && dw.number(&attribute, &place) == 0)
       line_number = place;
   }
-  std::free(scopes);
-  std::free(around);
   if (frames.empty()) {
     const char* const name = dw.name_at(module, address);
     frames.push_back(at(name == nullptr ? "?" : demangled(name), file, line_number));
