@@ -32,8 +32,7 @@ void run(Bytes input) {
 
 std::vector<Seed> seeds() {
   return {{"lines", bytes_of("# a comment\nleak ib_*\n\noverlap\t*  lib[a-z]*.so.1 # another one\n")},
-          {"wrong", bytes_of("leek *\nleak\nleak a b c\n")},
-          {"built_in", bytes_of(softdev::check::built_in_suppressions())}};
+          {"wrong", bytes_of("leek *\nleak\nleak a b c\n")}};
 }
 
 }  // namespace check_suppressions_target
