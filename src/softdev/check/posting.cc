@@ -51,6 +51,30 @@ Report& tell_registration(Report& report, const Mr& mr) {
   return report;
 }
 
+/// A parent domain stands for the domain that it was made from.
+const void* root_domain(const void* pd) {
+  const Object* const known = objects().find(pd);
+  if (known == nullptr) return pd;
+  for (const void* const used : known->uses) {
+    const Object* const below = objects().find(used);
+    if (below != nullptr && below->kind == ObjectKind::kPd) return root_domain(used);
+  }
+  return pd;
+}
+
+/// The domain of a queue pair or shared receive queue.
+const void* domain_of(const Object& owner) {
+  const auto* const qp = dynamic_cast<const Qp*>(&owner);
+  return root_domain(qp != nullptr ? qp->verbs->pd : static_cast<const Srq&>(owner).verbs->pd);
+}
+
+/// The number of slices that a request of this queue may have.
+std::uint32_t most_slices(const Request& request) {
+  const auto* const qp = dynamic_cast<const Qp*>(request.owner);
+  if (qp == nullptr) return static_cast<const Srq&>(*request.owner).max_sge;
+  return request.is_receive ? qp->capacity.max_recv_sge : qp->capacity.max_send_sge;
+}
+
 /// Finds the registration and the address of a slice, and reports a slice that may not be used.
 void place(const Request& request, Slice& slice) {
   slice.mr = objects().by_lkey(request.owner->context, slice.given.lkey);
@@ -61,6 +85,12 @@ void place(const Request& request, Slice& slice) {
     Report used{Rule::kSliceDeregistered, "a slice of a request has an lkey that was deregistered", {}};
     report(tell_registration(tell_request(used, request), mr));
     slice.mr.reset();
+    slice.address = 0;
+    return;
+  }
+  if (!mr.uses.empty() && root_domain(mr.uses.front()) != domain_of(*request.owner)) {
+    Report other{Rule::kSliceOutside, "a slice has an lkey of another protection domain than the queue", {}};
+    report(tell_registration(tell_request(other, request), mr));
     slice.address = 0;
     return;
   }
@@ -178,7 +208,8 @@ void check_inline(const Request& request, const Qp& qp) {
   report(tell_request(too_long, request));
 }
 
-void check_slices(const Request& request, std::uint32_t most) {
+void check_slices(const Request& request) {
+  const std::uint32_t most = most_slices(request);
   if (request.slices.size() <= most) return;
   Report too_many{Rule::kRequestMemory,
                   "a request has " + std::to_string(request.slices.size()) + " slices, but its queue takes at most " +
@@ -236,19 +267,16 @@ Request& admit(Posting posting) {
   check_remote(posting);
   check_wr_id(request);
   if (request.is_signaled) check_room(request);
-  if (const auto* const qp = dynamic_cast<const Qp*>(request.owner); qp != nullptr) {
-    check_inline(request, *qp);
-    check_slices(request, request.is_receive ? qp->capacity.max_recv_sge : qp->capacity.max_send_sge);
-  } else {
-    check_slices(request, static_cast<const Srq&>(*request.owner).max_sge);
-  }
+  check_slices(request);
+  if (const auto* const qp = dynamic_cast<const Qp*>(request.owner); qp != nullptr) check_inline(request, *qp);
   return requests().add(std::move(posting.request));
 }
 
 bool use_copy(Request& request, ibv_pd* pd, ibv_sge& slice) {
   if (!request.is_receive && !(options().pages && request.writes())) return false;
   const std::uint64_t bytes = request.bytes();
-  if (request.readable().empty() || bytes > UINT32_MAX) return false;  // without bytes, or the device must refuse them
+  // Without bytes, or the device must refuse them: a slice is wrong, or one too many.
+  if (request.readable().empty() || bytes > UINT32_MAX || request.slices.size() > most_slices(request)) return false;
   if (request.is_receive) {
     if (request.cq != nullptr && !request.cq->has_lengths) return false;
     if (const auto* const srq = dynamic_cast<const Srq*>(request.owner); srq != nullptr) {

@@ -178,6 +178,22 @@ void receive_without_right(bool bad) {
   static_cast<void>(pair.right.next());
 }
 
+void slice_of_another_domain(bool bad) {
+  const Pair pair;
+  ibv_pd* const other = ibv_alloc_pd(pair.device.context);
+  const Memory memory(pair.device);
+  scene::Block inbox;
+  inbox.data = static_cast<char*>(std::malloc(64));
+  inbox.mr = ibv_reg_mr(bad ? other : pair.device.pd, inbox.data, 64, scene::kLocalWrite);
+  NEED(pair.right.recv({number(inbox.data), 64, inbox.mr->lkey}) == 0);  // slice-outside
+  NEED(pair.left.send(memory.slice(0, 64)) == 0);
+  NEED(pair.left.next().status == (bad ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS));
+  NEED(pair.right.next().status == (bad ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+  NEED(ibv_dereg_mr(inbox.mr) == 0);
+  inbox.mr = nullptr;
+  NEED(ibv_dealloc_pd(other) == 0);
+}
+
 void rkey_deregistered(bool bad) {
   const Pair pair;
   const Memory memory(pair.device);
@@ -535,6 +551,7 @@ const std::map<std::string, void (*)(bool bad)> kCases{
     {"slice_deregistered", slice_deregistered},
     {"slice_outside", slice_outside},
     {"receive_without_right", receive_without_right},
+    {"slice_of_another_domain", slice_of_another_domain},
     {"rkey_deregistered", rkey_deregistered},
     {"remote_access_refused", remote_access_refused},
     {"deregistered_in_flight", deregistered_in_flight},
