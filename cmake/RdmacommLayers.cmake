@@ -34,7 +34,7 @@ function(rdmacomm_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "DEPENDS")
   set(layer_dir ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${layer_dir}/*.cc ${layer_dir}/*/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/softdev/preload/")  # libraries of their own
+  list(FILTER sources EXCLUDE REGEX "/softdev/(preload|check)/")  # libraries of their own
   set(target rdmacomm_${name})
   add_library(${target} STATIC ${sources})
   # RDMACOMM_API (rdmacomm/version.h) marks the functions that are not hidden.

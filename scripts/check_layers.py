@@ -42,6 +42,7 @@ ROOMS = {
         "context": ["common", "shared", "host", "memory", "faults", "local", "tcp", "queues"],
         "verbs": ["common", "shared", "host", "memory", "faults", "local", "tcp", "queues", "context"],
         "cm": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
+        "check": [],
         "preload": ["cm", "common", "shared", "host", "memory", "context", "verbs"],
     },
 }

@@ -235,10 +235,11 @@ class Package(unittest.TestCase):
                            stdout=subprocess.DEVNULL)
             files = sorted(os.path.relpath(os.path.join(folder, name), prefix)
                            for folder, _, names in os.walk(prefix) for name in names)
-            self.assertEqual(files, ["bin/softdev-run", "lib/softrdma/librdmacomm_own_memory.so",
+            self.assertEqual(files, ["bin/softdev-run", "lib/softrdma/librdmacomm_check.so",
+                                     "lib/softrdma/librdmacomm_own_memory.so",
                                      "lib/softrdma/librdmacomm_softdev_preload.so", "share/doc/softrdma/copyright",
                                      "share/man/man1/softdev-run.1"])
-            for library in files[1:3]:
+            for library in files[1:4]:
                 dynamic = subprocess.run(["readelf", "--dynamic", os.path.join(prefix, library)], check=True,
                                          capture_output=True, text=True).stdout
                 symbols = subprocess.run(["objdump", "-T", os.path.join(prefix, library)], check=True, capture_output=True,

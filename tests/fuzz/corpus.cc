@@ -16,10 +16,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const Target* kTargets[] = {
-    &handshake,     &endpoint_description, &region,      &stream_segment, &cm_segment,    &copy,     &mesh_mail,
-    &host_list,     &job_environment,      &flag_values, &fault_plan,     &program_terms, &soft0_cm, &soft0_connection,
-    &soft0_control, &soft0_greeting};
+constexpr const Target* kTargets[] = {&handshake,
+                                      &endpoint_description,
+                                      &region,
+                                      &stream_segment,
+                                      &cm_segment,
+                                      &copy,
+                                      &mesh_mail,
+                                      &host_list,
+                                      &job_environment,
+                                      &flag_values,
+                                      &fault_plan,
+                                      &program_terms,
+                                      &check_suppressions,
+                                      &soft0_cm,
+                                      &soft0_connection,
+                                      &soft0_control,
+                                      &soft0_greeting};
 constexpr std::string_view kFound = "found_";  // prefix of inputs that no seed function makes
 constexpr const char* kUsage =
     "usage: fuzz_corpus replay|check|write FOLDER\n\n"

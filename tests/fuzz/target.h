@@ -37,6 +37,7 @@ extern const Target job_environment;
 extern const Target fault_plan;
 extern const Target flag_values;
 extern const Target program_terms;
+extern const Target check_suppressions;
 extern const Target soft0_cm;
 extern const Target soft0_connection;
 extern const Target soft0_control;

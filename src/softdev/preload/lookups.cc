@@ -46,7 +46,9 @@ bool of_libibverbs(const void* function) {
 void* corrected(void* found, const char* name) {
   if (found == nullptr || (!preload::begins_with(name, "ibv_") && !preload::begins_with(name, "_ibv_"))) return found;
   if (!of_libibverbs(found)) return found;
-  void* const own = preload::function_of_this_library(name);
+  // `softdev-run --check` loads the checker in front of this library.
+  void* const checked = preload::function_of_file("librdmacomm_check.so", name);
+  void* const own = checked != nullptr ? checked : preload::function_of_this_library(name);
   return own != nullptr ? own : found;
 }
 
