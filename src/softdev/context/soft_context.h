@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "softdev/common/event_queue.h"
@@ -69,7 +70,9 @@ class SoftContext : private verbs_context {
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
   /// As PortWatch::gids.
-  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table) { return port_.gids(table); }
+  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table, std::vector<ibv_gid_entry>* host = nullptr) {
+    return port_.gids(table, host);
+  }
   /// As ibv_get_async_event.
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
@@ -96,6 +99,7 @@ class SoftContext : private verbs_context {
 
  private:
   SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs);
+  void follow_port();
 
   std::shared_ptr<SoftDevice> device_;
   const Settings settings_;
@@ -119,6 +123,8 @@ class SoftContext : private verbs_context {
   QueuePairs queue_pairs_;
   EventQueue events_;
   PortWatch port_{events_};
+  std::mutex follow_mutex_;  // taken before the locks of queue pairs; guards
+  std::uint64_t followed_changes_ = 0;
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::atomic<std::uint32_t> next_channel_number_{1};
   Server server_{*this};

@@ -59,11 +59,16 @@ bool QpTcp::has_unsent_datagrams() noexcept {
   return wire != nullptr && wire->has_unsent();
 }
 
+/// The reason why no request can continue; kDone: none.
+ExecOutcome QpTcp::obstacle_locked() const noexcept {
+  return qp_.port_is_up_ ? wire_->obstacle() : ExecOutcome::kUnreachable;
+}
+
 void QpTcp::start_locked() noexcept {
   while (wire_->under_way() < qp_.pending_.size() && qp_.state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
     const ibv_send_wr& wr = qp_.pending_[wire_->under_way()].wr;
     if (!is_for_here(wr.opcode)) {
-      if (!wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
+      if (!qp_.port_is_up_ || !wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
     } else if (wire_->under_way() == 0) {
       qp_.settle_first(qp_.execute_here(wr));
     } else {
@@ -72,7 +77,7 @@ void QpTcp::start_locked() noexcept {
   }
   wire_->send();
   take_answers_locked();  // requests refused locally are answered at once
-  const bool under_way = wire_->under_way() != 0 && wire_->obstacle() == ExecOutcome::kDone;
+  const bool under_way = wire_->under_way() != 0 && obstacle_locked() == ExecOutcome::kDone;
   qp_.under_way_.store(under_way, std::memory_order_relaxed);
   if (!under_way && !qp_.pending_.empty()) qp_.premises_.threads.wake_retrier();
 }
@@ -87,7 +92,7 @@ void QpTcp::advance_locked() noexcept {
   take_answers_locked();
   start_locked();
   if (qp_.pending_.empty()) return;
-  const ExecOutcome obstacle = wire_->obstacle();
+  const ExecOutcome obstacle = obstacle_locked();
   ibv_wc_status status{};
   if (obstacle == ExecOutcome::kDone) {
     // A target that accepts the connection may still refuse each request. So the time to give up stays until one of them
