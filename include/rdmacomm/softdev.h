@@ -35,6 +35,15 @@ inline constexpr const char* kTcpVariable = "RDMACOMM_SOFT0_WIRE";
 /// the capability CAP_IPC_LOCK. "off": there is no limit. With any other value no device can be opened (EINVAL).
 inline constexpr const char* kMemlockVariable = "RDMACOMM_SOFT0_MEMLOCK";
 
+/// The environment variable that makes one soft device for each network interface, for tests of programs that use several
+/// devices (multi-rail). Its value is a list of at most 64 names of interfaces, separated by commas, each of them once:
+/// "eth0,eth1". The devices are soft0, soft1 and so on. Each has the GIDs of its interface only, and its port is down
+/// while the interface is down or does not exist. Then requests are retried, and fail after the time that the attributes
+/// of their queue pair give (IBV_WC_RETRY_EXC_ERR). An empty name: this device has the addresses of all interfaces. Empty:
+/// one device, soft0, with the addresses of all interfaces. With any other value no device can be opened (EINVAL). The
+/// device list is read while it is set. softdev-run sets it (`--devices`).
+inline constexpr const char* kInterfacesVariable = "RDMACOMM_SOFT0_INTERFACES";
+
 /// The environment variable that lists the addresses of this host at which a process accepts TCP: IPv4 and IPv6
 /// addresses, separated by commas. Empty: the addresses that its connected queue pairs use. A process with datagram
 /// queue pairs then accepts at all addresses, because their senders may be anywhere. If the variable is set, a queue

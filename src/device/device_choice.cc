@@ -43,7 +43,8 @@ class DeviceChooser {
  private:
   [[nodiscard]] std::string advice() const {
     if (some_are_down_) return "; check the cable, the link and the subnet manager";
-    if (soft0_is_down_) return "; no network interface is up here: bring one up, for example by `ip link set lo up`";
+    if (soft0_is_down_)
+      return "; none of its network interfaces is up: bring one up, for example by `ip link set lo up`";
     return "";
   }
 

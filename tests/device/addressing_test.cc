@@ -500,7 +500,8 @@ std::vector<Layout> local_layouts() {
        .seen = "",
        .input = {.devices = {down(soft0({}))}, .interfaces = {}, .route = here},
        .device = nullptr,
-       .says = "port 1 of soft0 is DOWN; no network interface is up here: bring one up, for example by `ip link set lo "
+       .says = "port 1 of soft0 is DOWN; none of its network interfaces is up: bring one up, for example by `ip link "
+               "set lo "
                "up`"},
       {.name = "soft0_only",
        .seen = "soft0",

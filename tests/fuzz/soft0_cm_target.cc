@@ -46,7 +46,7 @@ CmAddress here(std::uint16_t port) {
 
 /// The connection manager of the process. Its thread waits for the lock, so that the input alone decides what happens.
 struct Scene {
-  softdev::CmService service{softdev::DeviceIdentity{.name = "soft0"}, softdev::Settings{}};
+  softdev::CmService service{{softdev::DeviceIdentity{.name = "soft0"}}, softdev::Settings{}};
   std::unique_lock<std::mutex> lock{service.mutex()};
 };
 Scene& scene() {

@@ -80,8 +80,7 @@ CmId::CmId(CmService& service, std::shared_ptr<CmFile> file, std::uint32_t numbe
 // ---- Addresses
 
 int CmId::take_device() {
-  gid_index_ = service_.device().gid_index(source_);
-  return gid_index_ ? 0 : EADDRNOTAVAIL;
+  return service_.devices().find(source_, place_);
 }
 
 int CmId::bind(CmAddress address) {
@@ -89,7 +88,7 @@ int CmId::bind(CmAddress address) {
   if (length_of(address.family) == 0) return EAFNOSUPPORT;
   if (is_link_local_ipv6(address) && address.interface == 0) return EINVAL;
   const bool is_loopback_gid = address.family == AF_IB && verbs::equal(address.gid, loopback(AF_INET6).gid);
-  if (is_loopback_gid) address.gid = service_.device().gid(loopback(AF_INET));
+  if (is_loopback_gid) address.gid = service_.devices().gid(loopback(AF_INET));
   source_ = address;
   // A loopback address selects no device, as in the kernel (drivers/infiniband/core/cma.c, cma_any_addr). libfabric
   // binds one to find out whether it does, and would then tell other hosts to connect to it.
@@ -99,7 +98,7 @@ int CmId::bind(CmAddress address) {
   // An AF_IB address may name a port space; an identifier of another space than RDMA_PS_IB has its own.
   if (port_space_ == RDMA_PS_IB && address.port_space != 0) port_space_ = address.port_space;
   if (const int error = claim_.take(port_space_, source_, shares_port_, is_ipv6_only_); error != 0) {
-    gid_index_.reset();
+    place_ = {};
     return error;
   }
   state_ = CmState::kBound;
@@ -120,8 +119,8 @@ int CmId::resolve_address(const CmAddress& source, CmAddress target) {
     target.port = port;
   }
   if (is_multicast(target.gid) && !is_datagram()) return EINVAL;
-  const bool is_elsewhere = !is_multicast(target.gid) && !service_.device().is_on_this_host(target);
-  if (service_.device().is_infiniband() && is_elsewhere) return EHOSTUNREACH;
+  const bool is_elsewhere = !is_multicast(target.gid) && !service_.devices().is_on_this_host(target);
+  if (service_.devices().is_infiniband() && is_elsewhere) return EHOSTUNREACH;
   if (!has_source) {
     CmAddress from;
     if (target.family == AF_IB) {
@@ -249,7 +248,7 @@ void CmId::post_datagram(CmEventType type, int status, const CmMessage& from, st
   rdma_ucm_ud_param& to = body.param.ud;
   to.qp_num = from.qpn;
   to.qkey = from.qkey;
-  fill_address(to.ah_attr, service_.device().gid(target_));
+  fill_address(to.ah_attr, service_.devices().gid(target_));
   to.private_data_len = private_room;
   std::memcpy(to.private_data, from.private_data, std::min(private_room, from.private_length));
   push(body);
@@ -281,7 +280,8 @@ int CmId::open_link_on_this_host() {
 }
 
 int CmId::open_link() {
-  if (service_.device().is_on_this_host(target_)) return open_link_on_this_host();
+  if (!device().is_up()) return ENETDOWN;
+  if (service_.devices().is_on_this_host(target_)) return open_link_on_this_host();
   if (service_.settings().tcp_use == TcpUse::kNever) return EHOSTUNREACH;
   UniqueFd socket = tcp_connect({false, source_.gid, target_.gid, target_.interface}, kCmPort);
   if (!socket) return errno;
@@ -369,7 +369,7 @@ int CmId::connect(const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece
   state_ = CmState::kConnecting;
   give_up_at_ = Clock::now() + kLongestAnswer;
   refused_at_ =
-      Clock::now() + (service_.device().is_on_this_host(target_) ? kWithoutListener : kWithoutListenerElsewhere);
+      Clock::now() + (service_.devices().is_on_this_host(target_) ? kWithoutListener : kWithoutListenerElsewhere);
   wait_for(milliseconds(0));  // the service's thread opens the link, and reports a failure by an event
   service_.update(*this);
   return 0;
@@ -419,14 +419,14 @@ void CmId::receive_request(CmLink link, const CmMessage& request) {
   source.family = request.family;
   source.gid = request.target;
   // Any process may send a request. So nothing is created before it is known that the address is one of this host.
-  const auto gid_index = service_.device().gid_index(source);
-  if (!gid_index) {
+  CmDevices::Place place;
+  if (service_.devices().find(source, place) != 0 || !place.device->is_up()) {
     link.send(no_listener(request));
     return;
   }
   auto arrived = service_.create(file_, 0, port_space_, qp_type_);
   arrived->source_ = source;
-  arrived->gid_index_ = gid_index;
+  arrived->place_ = place;
   arrived->target_.family = request.family;
   arrived->target_.gid = request.source;
   arrived->target_.port = request.source_port;
@@ -689,7 +689,7 @@ int CmId::join(std::uint32_t membership, std::uint64_t uid, const CmAddress& gro
   body.param.ud.qp_num = kMulticastQpn;
   body.param.ud.qkey = kDatagramQkey;
   ib_uverbs_ah_attr& address = body.param.ud.ah_attr;
-  if (service_.device().is_infiniband()) {
+  if (service_.devices().is_infiniband()) {
     const ibv_gid there = infiniband_group(group, port_space_ == RDMA_PS_UDP);
     fill_address(address, there);
     address.is_global = 1;
@@ -706,10 +706,10 @@ int CmId::join(std::uint32_t membership, std::uint64_t uid, const CmAddress& gro
 void CmId::fill_address(ib_uverbs_ah_attr& address, const ibv_gid& target_gid) const {
   address = {};
   address.port_num = 1;
-  address.is_global = service_.device().is_infiniband() ? 0 : 1;
-  address.dlid = service_.device().lid();
+  address.is_global = service_.devices().is_infiniband() ? 0 : 1;
+  address.dlid = service_.devices().lid_of(target_gid);
   std::memcpy(address.grh.dgid, target_gid.raw, sizeof(address.grh.dgid));
-  address.grh.sgid_index = gid_index_.value_or(0);
+  address.grh.sgid_index = place_.gid_index;
   address.grh.hop_limit = kCmHopLimit;
   address.grh.traffic_class = traffic_class_;
 }
@@ -744,12 +744,12 @@ int CmId::queue_pair_attributes(std::uint32_t state, ib_uverbs_qp_attr& attribut
   if (!peer_is_known) return EINVAL;
   if (state == IBV_QPS_RTR) {
     attributes.qp_attr_mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    fill_address(attributes.ah_attr, service_.device().gid(target_));
+    fill_address(attributes.ah_attr, service_.devices().gid(target_));
     attributes.path_mtu = IBV_MTU_4096;
     attributes.dest_qp_num = peer_.qpn;
     attributes.rq_psn = peer_.psn;
     // The program now connects its queue pair.
-    if (peer_.secret != TcpSecret{}) expect_secret(service_.device().gid(target_), peer_.qpn, peer_.secret);
+    if (peer_.secret != TcpSecret{}) expect_secret(service_.devices().gid(target_), peer_.qpn, peer_.secret);
     if (has_acknowledgements && !is_initiator_of_xrc) {
       attributes.qp_attr_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
       attributes.max_dest_rd_atomic = std::min<std::uint8_t>(responder_resources_, kMaxReadDepth);

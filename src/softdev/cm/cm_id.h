@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "softdev/cm/cm_address.h"
+#include "softdev/cm/cm_device.h"
 #include "softdev/cm/cm_file.h"
 #include "softdev/cm/cm_link.h"
 #include "softdev/cm/cm_message.h"
@@ -87,7 +88,9 @@ class CmId : public std::enable_shared_from_this<CmId> {
   [[nodiscard]] CmState state() const noexcept { return state_; }
   [[nodiscard]] const CmAddress& source() const noexcept { return source_; }
   [[nodiscard]] const CmAddress& target() const noexcept { return target_; }
-  [[nodiscard]] bool has_device() const noexcept { return gid_index_.has_value(); }
+  [[nodiscard]] bool has_device() const noexcept { return place_.device != nullptr; }
+  /// Only if has_device().
+  [[nodiscard]] const CmDevice& device() const noexcept { return *place_.device; }
   [[nodiscard]] bool has_route() const noexcept;
   [[nodiscard]] std::uint8_t traffic_class() const noexcept { return traffic_class_; }
   [[nodiscard]] int link() const noexcept { return link_ ? link_->fd() : -1; }
@@ -137,7 +140,7 @@ class CmId : public std::enable_shared_from_this<CmId> {
   CmState state_ = CmState::kIdle;
   CmAddress source_;
   CmAddress target_;
-  std::optional<std::uint8_t> gid_index_;
+  CmDevices::Place place_;
   PortClaim claim_;
   bool shares_port_ = false;
   bool is_ipv6_only_ = false;

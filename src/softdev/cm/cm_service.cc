@@ -46,8 +46,8 @@ bool cannot_accept() {
 
 }  // namespace
 
-CmService::CmService(DeviceIdentity identity, Settings settings)
-    : device_(std::move(identity)), settings_(std::move(settings)) {}
+CmService::CmService(std::vector<DeviceIdentity> identities, Settings settings)
+    : devices_(std::move(identities)), settings_(std::move(settings)) {}
 
 CmService::~CmService() {
   {
@@ -120,7 +120,7 @@ int CmService::start() {
   if (!epoll) return errno;
   auto wake = WakeEvent::create();
   if (!wake) return EMFILE;
-  if (const int error = device_.list_addresses(); error != 0) return error;
+  if (const int error = devices_.list_addresses(); error != 0) return error;
   epoll_ = std::move(epoll);
   wake_ = *std::move(wake);
   watch(wake_.fd(), EPOLLIN);
@@ -128,7 +128,7 @@ int CmService::start() {
 }
 
 void CmService::open_host_listener() {
-  if (settings_.tcp_use == TcpUse::kNever || device_.is_infiniband()) return;
+  if (settings_.tcp_use == TcpUse::kNever || devices_.is_infiniband()) return;
   if (host_listener_.is_open()) return;
   host_listener_retry_at_.reset();
   const int error = host_listener_.open(settings_.addresses);
@@ -369,7 +369,7 @@ bool CmService::serve_local(Unidentified& connection) {
   }
   CmAddress source;
   source.gid = request.source;
-  if (!device_.is_on_this_host(source)) return true;
+  if (!devices_.is_on_this_host(source)) return true;
   unwatch(fd);
   listener->receive_request(std::move(connection.link), request);
   return true;

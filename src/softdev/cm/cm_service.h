@@ -27,13 +27,14 @@ class CmService {
  public:
   using Clock = std::chrono::steady_clock;
 
-  CmService(DeviceIdentity identity, Settings settings);
+  /// identities  the devices of the process, at least one
+  CmService(std::vector<DeviceIdentity> identities, Settings settings);
   CmService(const CmService&) = delete;
   CmService& operator=(const CmService&) = delete;
   ~CmService();
 
   [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
-  [[nodiscard]] const CmDevice& device() const noexcept { return device_; }
+  [[nodiscard]] const CmDevices& devices() const noexcept { return devices_; }
   [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
 
   // Identifiers
@@ -109,7 +110,7 @@ class CmService {
   void watch(int fd, std::uint32_t events);
   void unwatch(int fd) noexcept;
 
-  const CmDevice device_;
+  const CmDevices devices_;
   const Settings settings_;
   std::mutex mutex_;
   UniqueFd epoll_;

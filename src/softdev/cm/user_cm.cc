@@ -48,11 +48,13 @@ struct WirePath {
 };
 static_assert(sizeof(WirePath) == sizeof(ib_path_rec_data::path_rec));
 
-ib_path_rec_data wire_path(const CmId& id, const CmDevice& device) {
+/// id  has a device
+ib_path_rec_data wire_path(const CmId& id, const CmDevices& devices) {
   WirePath path;
-  path.dgid = device.gid(id.target());
-  path.sgid = device.gid(id.source());
-  path.dlid = path.slid = htobe16(device.lid());
+  path.dgid = devices.gid(id.target());
+  path.sgid = id.device().gid(id.source());
+  path.dlid = htobe16(devices.lid_of(path.dgid));
+  path.slid = htobe16(id.device().lid());
   path.flow_and_hops = htobe32(kCmHopLimit);
   path.traffic_class = id.traffic_class();
   path.reversible_and_count = 0x80;
@@ -66,11 +68,14 @@ ib_path_rec_data wire_path(const CmId& id, const CmDevice& device) {
   return data;
 }
 
-ib_user_path_rec user_path(const CmId& id, const CmDevice& device) {
+/// id  has a device
+ib_user_path_rec user_path(const CmId& id, const CmDevices& devices) {
   ib_user_path_rec path{};
-  std::memcpy(path.dgid, device.gid(id.target()).raw, sizeof(path.dgid));
-  std::memcpy(path.sgid, device.gid(id.source()).raw, sizeof(path.sgid));
-  path.dlid = path.slid = htobe16(device.lid());
+  const ibv_gid target = devices.gid(id.target());
+  std::memcpy(path.dgid, target.raw, sizeof(path.dgid));
+  std::memcpy(path.sgid, id.device().gid(id.source()).raw, sizeof(path.sgid));
+  path.dlid = htobe16(devices.lid_of(target));
+  path.slid = htobe16(id.device().lid());
   path.reversible = 1;
   path.mtu = IBV_MTU_4096;
   path.pkey = htobe16(kDefaultPkey);
@@ -243,10 +248,10 @@ class UserCm::Commands {
       put_address(id.source(), id.port_space(), &found.src_addr, sizeof(found.src_addr));
       put_address(id.target(), id.port_space(), &found.dst_addr, sizeof(found.dst_addr));
       if (id.has_device()) {
-        found.node_guid = service_.device().guid();
+        found.node_guid = id.device().guid();
         found.port_num = 1;
         found.ibdev_index = UINT32_MAX;  // the kernel has no number for a soft device
-        found.ib_route[0] = user_path(id, service_.device());
+        found.ib_route[0] = user_path(id, service_.devices());
         found.num_paths = id.has_route() ? 1 : 0;
       }
       return answer(command.response, found, offsetof(rdma_ucm_query_route_resp, ibdev_index));
@@ -270,8 +275,8 @@ class UserCm::Commands {
     CmAddress source = id.source();
     CmAddress target = id.target();
     if (as_gids) {
-      source.gid = service_.device().gid(source);
-      target.gid = service_.device().gid(target);
+      source.gid = id.has_device() ? id.device().gid(source) : service_.devices().gid(source);
+      target.gid = service_.devices().gid(target);
       source.family = target.family = AF_IB;
     }
     sockaddr_storage storage{};
@@ -282,7 +287,7 @@ class UserCm::Commands {
     found.pkey = htobe16(kDefaultPkey);
     found.ibdev_index = UINT32_MAX;
     if (id.has_device()) {
-      found.node_guid = service_.device().guid();
+      found.node_guid = id.device().guid();
       found.port_num = 1;
     }
     return answer(to, found, offsetof(rdma_ucm_query_addr_resp, ibdev_index));
@@ -298,7 +303,7 @@ class UserCm::Commands {
     static_assert(offsetof(decltype(found), path) == sizeof(rdma_ucm_query_path_resp));
     if (id.has_route() && room_ >= sizeof(found)) {
       found.num_paths = 1;
-      found.path = wire_path(id, service_.device());
+      found.path = wire_path(id, service_.devices());
     }
     return answer(to, found, sizeof(rdma_ucm_query_path_resp));
   }
@@ -420,7 +425,8 @@ class UserCm::Commands {
   const std::size_t room_;
 };
 
-UserCm::UserCm(DeviceIdentity identity) : identity_(std::move(identity)) {}
+UserCm::UserCm(std::vector<DeviceIdentity> identities) : identities_(std::move(identities)) {}
+UserCm::UserCm(DeviceIdentity identity) : UserCm(std::vector{std::move(identity)}) {}
 
 UserCm::~UserCm() = default;
 
@@ -441,7 +447,7 @@ int UserCm::open(int flags) noexcept {
         errno = error;
         return -1;
       }
-      service_ = std::make_unique<CmService>(identity_, std::move(settings));
+      service_ = std::make_unique<CmService>(identities_, std::move(settings));
     }
     const std::scoped_lock service_lock(service_->mutex());
     auto file = std::make_shared<CmFile>();

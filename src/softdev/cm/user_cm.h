@@ -25,7 +25,8 @@ class CmService;
 /// Threads: any.
 class UserCm {
  public:
-  /// identity  the device that all identifiers use
+  /// identities  the devices of the process, at least one, see CmDevices
+  explicit UserCm(std::vector<DeviceIdentity> identities);
   explicit UserCm(DeviceIdentity identity);
   UserCm(const UserCm&) = delete;
   UserCm& operator=(const UserCm&) = delete;
@@ -53,7 +54,7 @@ class UserCm {
   [[nodiscard]] int execute(int fd, const std::byte* command, std::size_t length);
   [[nodiscard]] int next_event(int fd, const std::byte* in, std::size_t length, std::size_t room);
 
-  const DeviceIdentity identity_;
+  const std::vector<DeviceIdentity> identities_;
   std::mutex mutex_;  // guards the members below; taken before the service's
   std::unique_ptr<CmService> service_;
   std::vector<std::shared_ptr<CmFile>> files_;

@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/printable.h"
 #include "rdmacomm/softdev.h"
+#include "softdev/host/interface_names.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -49,6 +51,11 @@ std::optional<InvalidVariable> read_all(Settings& settings) {
   settings.limits_memory = memlock != "off";
   if (settings.limits_memory && !memlock.empty() && memlock != "on") {
     return InvalidVariable{kMemlockVariable, memlock, "on or off"};
+  }
+  const std::string_view interfaces = safe_value(kInterfacesVariable);
+  if (std::vector<std::string> names; !read_interface_names(interfaces, names)) {
+    return Fault{kInterfacesVariable, interfaces,
+                 "names of at most 64 network interfaces, separated by commas, each once"};
   }
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);

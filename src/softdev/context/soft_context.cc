@@ -64,7 +64,7 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device, SetVerbs set_
   context->verbs()->async_fd = context->events_.fd();
   // Without netlink (a sandbox may refuse it), or without another thread, no events of the port are reported.
   // Everything else works.
-  (void)context->port_.start(context->identity());
+  (void)context->port_.start(context->identity(), [soft = context.get()] { soft->follow_port(); });
   if (!context->registrations_.create()) return nullptr;
   if (const int error = context->faults_ == nullptr ? 0 : context->faults_->start(); error != 0) {
     errno = error;
@@ -115,8 +115,20 @@ bool SoftContext::is_command_fd(int fd) noexcept {
 int SoftContext::next_event(ibv_async_event& event) {
   for (;;) {
     port_.look();
+    follow_port();  // the application may rely on the event
     if (events_.take(event)) return 0;
     if (events_.wait() != 0) return -1;
+  }
+}
+
+/// Lets all queue pairs stop or continue with the port, for a device that belongs to an interface. A queue pair that is
+/// connected meanwhile looks at the port itself.
+void SoftContext::follow_port() {
+  const std::scoped_lock lock(follow_mutex_);
+  while (followed_changes_ != port_.changes()) {
+    followed_changes_ = port_.changes();
+    const bool up = port_.is_up();
+    for (const auto& qp : queue_pairs_.all()) qp->set_port_up(up);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "softdev/common/event_queue.h"
@@ -70,7 +71,9 @@ class SoftContext : private verbs_context, private FaultyDevice {
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
   /// As PortWatch::gids.
-  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table) { return port_.gids(table); }
+  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table, std::vector<ibv_gid_entry>* host = nullptr) {
+    return port_.gids(table, host);
+  }
   /// As ibv_get_async_event.
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
@@ -102,6 +105,7 @@ class SoftContext : private verbs_context, private FaultyDevice {
   void report_port(ibv_event_type type) noexcept override { port_.report(type); }
   [[nodiscard]] bool overrun(const ibv_cq* queue, const ibv_qp* queue_pair) noexcept override;
   void flush_and_report_failure() noexcept override;
+  void follow_port();
 
   std::shared_ptr<SoftDevice> device_;
   const Settings settings_;
@@ -133,6 +137,8 @@ class SoftContext : private verbs_context, private FaultyDevice {
   QueuePairs queue_pairs_;
   EventQueue events_;
   PortWatch port_{events_};
+  std::mutex follow_mutex_;  // taken before the locks of queue pairs; guards
+  std::uint64_t followed_changes_ = 0;
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::atomic<std::uint32_t> next_channel_number_{1};
   Server server_{*this};

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/unique_fd.h"
 #include "softdev/common/fnv1a.h"
@@ -52,13 +53,20 @@ AddressKind kind_of(const ibv_gid& gid, unsigned interface_flags) {
   return verbs::is_mapped_ipv4(gid) ? AddressKind::kIpv4 : AddressKind::kIpv6;
 }
 
+/// The addresses of this host that a table has.
+struct WantedAddresses {
+  std::string_view interface;  ///< of this one only; empty: of all
+  bool while_down = false;     ///< also those of interfaces that are down
+};
+
 /// Returns  0, or an errno value.
-int read_addresses(std::vector<HostAddress>& found) {
+int read_addresses(const WantedAddresses& wanted, std::vector<HostAddress>& found) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return errno;
   std::map<std::string_view, std::uint32_t> interfaces;  // getifaddrs() lists all interfaces before the addresses
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    if (one->ifa_addr == nullptr) continue;
+    if ((one->ifa_flags & IFF_UP) == 0 && !wanted.while_down) continue;
     const int family = one->ifa_addr->sa_family;
     if (family == AF_PACKET)
       interfaces[one->ifa_name] =
@@ -66,8 +74,10 @@ int read_addresses(std::vector<HostAddress>& found) {
     if (family != AF_INET && family != AF_INET6) continue;
     const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
     // The address of a label (eth0:1) belongs to the interface named before the colon.
-    const std::string_view name(one->ifa_name);
-    found.push_back({gid, interfaces[name.substr(0, name.find(':'))], kind_of(gid, one->ifa_flags)});
+    const std::string_view label(one->ifa_name);
+    const std::string_view name = label.substr(0, label.find(':'));
+    if (!wanted.interface.empty() && name != wanted.interface) continue;
+    found.push_back({gid, interfaces[name], kind_of(gid, one->ifa_flags)});
   }
   freeifaddrs(list);
   std::ranges::stable_sort(found, {}, &HostAddress::kind);
@@ -97,6 +107,35 @@ std::uint64_t host_guid() {
   return ((hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56) & ~std::uint64_t{0xff};
 }
 
+std::vector<ibv_gid_entry> table_of(const ibv_gid& own, std::vector<HostAddress> addresses) {
+  std::vector<ibv_gid_entry> table;
+  const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
+    for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
+      table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
+    }
+  };
+  const auto first = std::ranges::find(addresses, AddressKind::kLinkLocal, &HostAddress::kind);
+  if (first == addresses.end()) {
+    add_pair(own, 0);
+  } else {
+    std::rotate(addresses.begin(), first, first + 1);
+  }
+  for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
+  return table;
+}
+
+int make_table(const DeviceIdentity& identity, const WantedAddresses& wanted, std::vector<ibv_gid_entry>& table) {
+  const ibv_gid own = link_local(device_guid(identity.index));
+  if (identity.infiniband) {
+    table = {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
+    return 0;
+  }
+  std::vector<HostAddress> addresses;
+  if (const int error = read_addresses(wanted, addresses); error != 0) return error;
+  table = table_of(own, std::move(addresses));
+  return 0;
+}
+
 }  // namespace
 
 std::uint64_t device_guid(unsigned index) {
@@ -112,27 +151,11 @@ bool is_local_lid(std::uint16_t lid) {
 }
 
 int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {
-  const ibv_gid own = link_local(device_guid(identity.index));
-  if (identity.infiniband) {
-    table = {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
-    return 0;
-  }
-  std::vector<HostAddress> addresses;
-  if (const int error = read_addresses(addresses); error != 0) return error;
-  table.clear();
-  const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
-    for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
-      table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
-    }
-  };
-  const auto first = std::ranges::find(addresses, AddressKind::kLinkLocal, &HostAddress::kind);
-  if (first == addresses.end()) {
-    add_pair(own, 0);
-  } else {
-    std::rotate(addresses.begin(), first, first + 1);
-  }
-  for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
-  return 0;
+  return make_table(identity, {.interface = identity.interface}, table);
+}
+
+int host_gids(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {
+  return make_table(identity, {.interface = {}, .while_down = !identity.interface.empty()}, table);
 }
 
 ibv_gid_entry at_port(const ibv_gid_entry& entry, unsigned port) noexcept {
@@ -151,10 +174,10 @@ bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
   return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return verbs::equal(entry.gid, gid); });
 }
 
-TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid_index, const ibv_gid& target) {
+TargetPlace place_of(const std::vector<ibv_gid_entry>& table, const std::vector<ibv_gid_entry>& host,
+                     std::uint32_t sgid_index, const ibv_gid& target) {
   const bool names_its_link = is_link_local(target) && sgid_index < table.size();
-  return {.on_this_host = is_local_gid(table, target),
-          .interface = names_its_link ? table[sgid_index].ndev_ifindex : 0};
+  return {.on_this_host = is_local_gid(host, target), .interface = names_its_link ? table[sgid_index].ndev_ifindex : 0};
 }
 
 bool is_multicast(const ibv_gid& gid) noexcept {

@@ -29,6 +29,18 @@ bool same_table(const std::vector<ibv_gid_entry>& a, const std::vector<ibv_gid_e
   });
 }
 
+/// The name of the interface in a message about a link.
+std::string_view name_in(const nlmsghdr& message) {
+  const auto* const link = static_cast<const ifinfomsg*>(NLMSG_DATA(&message));
+  std::size_t left = IFLA_PAYLOAD(&message);
+  for (const rtattr* one = IFLA_RTA(link); RTA_OK(one, left); one = RTA_NEXT(one, left)) {
+    if (one->rta_type != IFLA_IFNAME) continue;
+    const std::string_view padded(static_cast<const char*>(RTA_DATA(one)), RTA_PAYLOAD(one));
+    return padded.substr(0, padded.find('\0'));
+  }
+  return {};
+}
+
 /// Returns  true if the message is about a link.
 bool apply(const nlmsghdr& message, HostLinks& links) {
   const bool gone = message.nlmsg_type == RTM_DELLINK;
@@ -36,15 +48,16 @@ bool apply(const nlmsghdr& message, HostLinks& links) {
   if (message.nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) return false;
   const auto* const link = static_cast<const ifinfomsg*>(NLMSG_DATA(&message));
   if (link->ifi_family != AF_UNSPEC) return false;  // e.g. a bridge port: removed from the bridge only
-  links.set(link->ifi_index, gone ? 0 : link->ifi_flags);
+  links.set(link->ifi_index, gone ? 0 : link->ifi_flags, name_in(message));
   return true;
 }
 
 }  // namespace
 
-void HostLinks::set(int interface, unsigned flags) {
+void HostLinks::set(int interface, unsigned flags, std::string_view name) {
   constexpr unsigned kUp = IFF_UP | IFF_RUNNING;
-  if ((flags & kUp) == kUp) {
+  const bool counts = interface_.empty() || name == interface_;  // an interface may get another name
+  if (counts && (flags & kUp) == kUp) {
     up_.insert(interface);
   } else {
     up_.erase(interface);
@@ -57,37 +70,45 @@ int HostLinks::read() {
   up_.clear();
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_PACKET) continue;  // one for each interface
-    set(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex, one->ifa_flags);
+    set(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex, one->ifa_flags, one->ifa_name);
   }
   freeifaddrs(list);
   return 0;
 }
 
-int PortWatch::start(const DeviceIdentity& identity) {
-  if (const int error = open(identity); error != 0) return error;
-  auto stop = WakeEvent::create();
-  int error = stop.code().value();
-  if (stop) {
-    stop_ = std::move(*stop);
+int PortWatch::start(const DeviceIdentity& identity, std::function<void()> follow) {
+  identity_ = identity;
+  if (const int error = open(); error != 0) return error;
+  auto wake = WakeEvent::create();
+  int error = wake.code().value();
+  if (wake) {
+    wake_ = std::move(*wake);
+    follow_ = std::move(follow);
     error = start_service_thread(thread_, "soft0-port", [this] { run(); });
   }
-  if (error != 0) socket_.reset();
+  if (error != 0) {
+    socket_.reset();
+    is_up_.store(true, std::memory_order_release);
+  }
   return error;
 }
 
 void PortWatch::stop() noexcept {
   if (!thread_.joinable()) return;
-  stop_.signal();
+  stopping_.store(true, std::memory_order_relaxed);
+  wake_.signal();
   thread_.join();
 }
 
 void PortWatch::run() {
   constexpr int kAgainMs = 1000;
   for (;;) {
-    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}}};
+    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}}};
     (void)poll(sockets.data(), sockets.size(), is_behind() ? kAgainMs : -1);
-    if (sockets[1].revents != 0) return;
+    if (sockets[1].revents != 0) (void)wake_.clear();
+    if (stopping_.load(std::memory_order_relaxed)) return;
     look();
+    if (is_bound()) follow_();
   }
 }
 
@@ -97,8 +118,8 @@ bool PortWatch::is_behind() {
   return old_links_ || old_gids_;
 }
 
-int PortWatch::open(const DeviceIdentity& identity) {
-  identity_ = identity;
+int PortWatch::open() {
+  links_ = HostLinks(identity_.interface);
   UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   if (!socket) return errno;
   sockaddr_nl address{};
@@ -107,9 +128,10 @@ int PortWatch::open(const DeviceIdentity& identity) {
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
   // The socket receives all changes after this point.
   host_ = device_guid(0);
-  link_downed_ = read_link_downed(host_);
+  link_downed_ = read_link_downed(host_, identity_);
   if (const int error = links_.read(); error != 0) return error;
-  if (const int error = gid_table(identity, gids_); error != 0) return error;
+  if (const int error = read_tables(tables_); error != 0) return error;
+  is_up_.store(!is_bound() || links_.any_up(), std::memory_order_release);
   socket_ = std::move(socket);
   return 0;
 }
@@ -123,17 +145,29 @@ void PortWatch::look() {
     old_links_ = false;
     take_links(std::move(links));
   }
-  if (std::vector<ibv_gid_entry> gids; old_gids_ && gid_table(identity_, gids) == 0) {
+  if (Tables tables; old_gids_ && read_tables(tables) == 0) {
     old_gids_ = false;
-    take_gids(std::move(gids));
+    take_tables(std::move(tables));
   }
 }
 
-int PortWatch::gids(std::vector<ibv_gid_entry>& table) {
+int PortWatch::read_tables(Tables& tables) const {
+  int error = gid_table(identity_, tables.own);
+  if (error == 0 && is_bound()) error = host_gids(identity_, tables.host);
+  return error;
+}
+
+int PortWatch::gids(std::vector<ibv_gid_entry>& table, std::vector<ibv_gid_entry>* host) {
   look();
   const std::scoped_lock lock(mutex_);
-  if (!socket_ || old_gids_) return gid_table(identity_, table);
-  table = gids_;
+  Tables read;
+  const bool is_cached = socket_ && !old_gids_;
+  if (!is_cached) {
+    if (const int error = read_tables(read); error != 0) return error;
+  }
+  const Tables& tables = is_cached ? tables_ : read;
+  table = tables.own;
+  if (host != nullptr) *host = is_bound() ? tables.host : tables.own;
   return 0;
 }
 
@@ -154,17 +188,22 @@ void PortWatch::read_messages() {
   }
 }
 
-void PortWatch::take_gids(std::vector<ibv_gid_entry> gids) {
-  if (same_table(gids, gids_)) return;
-  gids_ = std::move(gids);
-  report(IBV_EVENT_GID_CHANGE);
+void PortWatch::take_tables(Tables tables) {
+  const bool is_same = same_table(tables.own, tables_.own);
+  tables_ = std::move(tables);
+  if (!is_same) report(IBV_EVENT_GID_CHANGE);
 }
 
 void PortWatch::take_links(HostLinks links) {
   const bool was_up = links_.any_up();
   links_ = std::move(links);
   if (links_.any_up() == was_up) return;
-  if (was_up) raise_link_downed(host_, ++link_downed_);
+  if (was_up) raise_link_downed(host_, identity_, ++link_downed_);
+  if (is_bound()) {
+    is_up_.store(!was_up, std::memory_order_release);
+    changes_.fetch_add(1, std::memory_order_release);
+    wake_.signal();  // this may be another thread
+  }
   report(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
 }
 

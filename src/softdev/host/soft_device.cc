@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdmacomm/softdev.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
@@ -26,6 +27,10 @@ ibv_context* mark(ibv_device* /*device*/, int /*descriptor*/) {
 }
 
 }  // namespace
+
+std::string default_name(unsigned index) {
+  return index == 0 ? kDeviceName : "soft" + std::to_string(index);
+}
 
 SoftDevice::SoftDevice(DeviceIdentity identity) : PaddedDevice{}, identity_(std::move(identity)) {
   _ops._dummy1 = mark;
@@ -95,7 +100,7 @@ void show_down(ibv_port_attr& attributes) noexcept {
 }
 
 int describe_port(const DeviceIdentity& identity, unsigned port, ibv_port_attr& attributes) {
-  HostLinks links;
+  HostLinks links(identity.interface);
   std::vector<ibv_gid_entry> gids;
   int error = links.read();
   if (error == 0) error = gid_table(identity, gids);

@@ -18,10 +18,16 @@ struct DeviceIdentity {
   unsigned index = 0;       ///< 0 to kMaxDevices - 1: determines its GUID and LID
   bool infiniband = false;  ///< the link layer that its ports report; else Ethernet
   unsigned ports = 1;       ///< 1 to kMaxPorts
+  /// The network interface that the device belongs to. It decides the GIDs and the state of the ports. Empty: none, so
+  /// the device has the addresses of all interfaces. The interface need not exist.
+  std::string interface {};
 
   [[nodiscard]] bool has_port(std::uint32_t port) const noexcept { return port >= 1 && port <= ports; }
   bool operator==(const DeviceIdentity&) const = default;
 };
+
+/// The name of the device with this index, unless another one was chosen: soft0, soft1 and so on.
+[[nodiscard]] std::string default_name(unsigned index);
 
 /// An ibv_device with padding after it. The devices of libibverbs are larger than the public part, and some programs
 /// copy more than that part. The device list and the contexts opened from it share ownership.

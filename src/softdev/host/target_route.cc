@@ -46,8 +46,8 @@ LinkTerms sending_terms(const DeviceIdentity& identity, const std::vector<ibv_gi
   return terms;
 }
 
-int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, const ibv_ah_attr& address,
-               TcpUse use, Route& route) {
+int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
+               const std::vector<ibv_gid_entry>& host, const ibv_ah_attr& address, TcpUse use, Route& route) {
   route = {};
   if (address.is_global == 0) {
     if (!identity.infiniband) return EINVAL;  // RoCE has no addresses except GIDs
@@ -56,7 +56,7 @@ int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>&
     if (address.grh.sgid_index >= table.size()) return EINVAL;
     const ibv_gid& target = address.grh.dgid;
     if (is_multicast(target)) return 0;
-    const TargetPlace place = place_of(table, address.grh.sgid_index, target);
+    const TargetPlace place = place_of(table, host, address.grh.sgid_index, target);
     if (!place.on_this_host) {
       const ibv_gid_entry& source = table[address.grh.sgid_index];
       // Both must be of one address family, and the source must belong to an interface. The GID made from the device's

@@ -19,9 +19,11 @@ enum class TcpUse : std::uint8_t { kOtherHosts, kAlways, kNever };
 
 /// Finds the route to a target, or to a multicast group, at `address`.
 /// table    the device's GIDs
+/// host     the GIDs of this host, from host_gids()
 /// Returns  0, or an errno value. EINVAL: the address does not fit this kind of port. EHOSTUNREACH: no route.
 [[nodiscard]] int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
-                             const ibv_ah_attr& address, TcpUse use, Route& route);
+                             const std::vector<ibv_gid_entry>& host, const ibv_ah_attr& address, TcpUse use,
+                             Route& route);
 
 /// The terms for requests that a queue pair at `port` sends to `address`, without a PSN. find_route() has accepted the
 /// address.

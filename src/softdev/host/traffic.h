@@ -32,6 +32,7 @@ enum class Count : std::uint8_t {
   kRetriesExceeded,       ///< IBV_WC_RETRY_EXC_ERR
   kNotReadyExceeded,      ///< IBV_WC_RNR_RETRY_EXC_ERR
   kDiscarded,             ///< messages of unreliable queue pairs that their target did not take
+  kLinkDowned,            ///< see raise_link_downed(); only for devices that belong to an interface
 };
 inline constexpr std::size_t kCountKinds = 16;
 /// The counts of one device, by Count.

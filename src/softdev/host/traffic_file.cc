@@ -45,6 +45,11 @@ struct EndedFile {
   std::array<Counts, DeviceIdentity::kMaxDevices> devices{};
 };
 
+std::uint64_t& link_downed_of(EndedFile& ended, const DeviceIdentity& device) noexcept {
+  if (device.interface.empty()) return ended.link_downed;
+  return ended.devices[device.index % ended.devices.size()][static_cast<std::size_t>(Count::kLinkDowned)];
+}
+
 std::string host_name(std::uint64_t host) {
   char text[kNameDigits + 1];
   std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(host));
@@ -390,23 +395,26 @@ int read_traffic(std::uint64_t host, HostTraffic& traffic) {
   return 0;
 }
 
-std::uint64_t read_link_downed(std::uint64_t host) noexcept {
+std::uint64_t read_link_downed(std::uint64_t host, const DeviceIdentity& device) noexcept {
   try {
     const UniqueFd folder = open_folder(false);
-    return folder ? read_ended(folder.get(), host).link_downed : 0;
+    if (!folder) return 0;
+    EndedFile ended = read_ended(folder.get(), host);
+    return link_downed_of(ended, device);
   } catch (const std::bad_alloc&) {
     return 0;
   }
 }
 
-void raise_link_downed(std::uint64_t host, std::uint64_t number) noexcept {
+void raise_link_downed(std::uint64_t host, const DeviceIdentity& device, std::uint64_t number) noexcept {
   try {
     const UniqueFd folder = open_folder(true);
     const UniqueFd lock = folder ? lock_folder(folder.get()) : UniqueFd();
     if (!lock) return;
     EndedFile ended = read_ended(folder.get(), host);
-    if (ended.link_downed >= number) return;
-    ended.link_downed = number;
+    std::uint64_t& known = link_downed_of(ended, device);
+    if (known >= number) return;
+    known = number;
     (void)write_ended(folder.get(), host, ended);
   } catch (const std::bad_alloc&) {
     // Without memory it is not counted.

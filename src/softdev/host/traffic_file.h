@@ -73,16 +73,17 @@ class TrafficFile {
 
 /// The counts of all processes of this user on one host.
 struct HostTraffic {
-  std::uint64_t link_downed = 0;
-  std::vector<Counts> devices;  ///< DeviceIdentity::kMaxDevices
+  std::uint64_t link_downed = 0;  ///< of the devices that belong to no interface
+  std::vector<Counts> devices;    ///< DeviceIdentity::kMaxDevices
 };
 /// Returns  0, or an errno value. EBUSY: another process has not released its lock for a while. ENOENT: nothing was
 ///          counted yet.
 [[nodiscard]] int read_traffic(std::uint64_t host, HostTraffic& traffic);
 
-/// The number of times that the port of a host has gone down. Processes note it independently of each other, so each
-/// counts on from the number that it found when it began to watch, and the largest result is kept.
-[[nodiscard]] std::uint64_t read_link_downed(std::uint64_t host) noexcept;
-void raise_link_downed(std::uint64_t host, std::uint64_t number) noexcept;
+/// The number of times that the port of a host has gone down. Each device that belongs to an interface has a number of
+/// its own, all others have one number together. Processes note it independently of each other, so each counts on from
+/// the number that it found when it began to watch, and the largest result is kept.
+[[nodiscard]] std::uint64_t read_link_downed(std::uint64_t host, const DeviceIdentity& device) noexcept;
+void raise_link_downed(std::uint64_t host, const DeviceIdentity& device, std::uint64_t number) noexcept;
 
 }  // namespace rdmacomm::softdev

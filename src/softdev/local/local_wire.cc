@@ -334,7 +334,9 @@ int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key
   return copy_unmapped(RequestKind::kRead, to, from.address, key, bytes);
 }
 
-ExecResult LocalWire::failed_copy(int error) noexcept {
+ExecResult LocalWire::failed_copy(int error) const noexcept {
+  // The target has taken its link word back, and may accept the request later.
+  if (error == EACCES && target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   if (error == EFAULT || error == EACCES) return ExecResult::refused(IBV_WC_REM_OP_ERR);
   return ExecOutcome::kLost;
 }

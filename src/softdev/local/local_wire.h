@@ -205,7 +205,7 @@ class LocalWire final : public Wire {
   [[nodiscard]] int copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept;
   [[nodiscard]] int scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept;
   void publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes, bool eager) noexcept;
-  [[nodiscard]] static ExecResult failed_copy(int error) noexcept;
+  [[nodiscard]] ExecResult failed_copy(int error) const noexcept;
 
   const LocalEnd own_;
   const std::uint32_t target_qpn_;

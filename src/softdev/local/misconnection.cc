@@ -26,7 +26,7 @@ std::string type_text(std::uint32_t gid_type) {
 }  // namespace
 
 std::string why_refused(const QpShared& target, const LinkTerms& own) {
-  if (target.link.load(std::memory_order_acquire) == 0) return "it is not in the state RTR or RTS";
+  if (target.link.load(std::memory_order_acquire) == 0) return "it is not in the state RTR or RTS, or its port is down";
   const LinkTerms expected = published_terms(target);
   if (expected.peer_qpn != own.peer_qpn) {
     return "it is connected to queue pair " + std::to_string(expected.peer_qpn);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "softdev/cm/user_cm.h"
 #include "softdev/preload/files/device_node.h"
@@ -20,7 +21,7 @@ class RdmaCmNode final : public DeviceNode {
   void after_fork(bool is_child) noexcept { cm_.after_fork(is_child); }
 
  private:
-  UserCm cm_{wanted_devices().front()};
+  UserCm cm_{std::vector(wanted_devices().begin(), wanted_devices().end())};
 };
 
 /// Never destroyed, since threads of the program may use it until the process ends.

@@ -157,6 +157,12 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
   return ExecResult::lost(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
+/// For a request that has waited. While the port is down, it does not leave.
+ExecResult SoftQp::execute_kept(const ibv_send_wr& wr) noexcept {
+  if (port_is_up_ || is_for_here(wr.opcode)) return execute(wr);
+  return reconsider(wr, ExecOutcome::kUnreachable);
+}
+
 /// True if a new request need not wait.
 RDMACOMM_HOT_INLINE bool SoftQp::executes_at_once() const noexcept {
   return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && !keeps_all_ &&
@@ -323,7 +329,7 @@ std::chrono::nanoseconds SoftQp::time_of_tries() const noexcept {
 }
 
 std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
-  const bool connects = tcp_.wire() != nullptr && outcome != ExecOutcome::kLost;
+  const bool connects = tcp_.wire() != nullptr && outcome != ExecOutcome::kLost && port_is_up_;
   return connects ? std::max<std::chrono::nanoseconds>(time_of_tries(), kVanishedAfter) : time_of_tries();
 }
 
@@ -371,7 +377,8 @@ void SoftQp::log_misconnection() const {
   if (!is_reliable(service_) || logged.load(std::memory_order_relaxed) >= kMost) return;
   logged.fetch_add(1, std::memory_order_relaxed);
   RDMACOMM_LOG(WARNING) << "queue pair " << number() << " has no connection to queue pair " << attributes_.dest_qp_num
-                        << " (retries exceeded): " << wire_->why_unreachable();
+                        << " (retries exceeded): "
+                        << (port_is_up_ ? wire_->why_unreachable() : "the port of its own device is down");
 }
 
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
@@ -379,7 +386,7 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   for (; most != 0 && !pending_.empty() && may_continue(); --most) {
     WaitingRequest& first = pending_.front();
     const std::optional<ExecResult> fault = can_fail_ ? hold_or_fail(first) : std::nullopt;
-    ExecResult result = fault ? *fault : execute(first.wr);
+    ExecResult result = fault ? *fault : execute_kept(first.wr);
     if (!result.is_done()) {
       ibv_wc_status status{};
       if (!give_up(result.outcome(), status)) return;

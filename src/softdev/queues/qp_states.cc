@@ -23,6 +23,7 @@
 #include "softdev/queues/soft_srq.h"
 #include "softdev/shared/hazard.h"
 #include "softdev/tcp/tcp_service.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -224,14 +225,15 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     wire_ = std::make_unique<DatagramWire>(premises_, LocalEnd{&premises_.local, qp_base.qp_num, pd_number_,
                                                                kPortMtuBytes, service_, &view_.shared->qkey});
     if (const int error = choose_cell(); error != 0) return error;
-    view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
+    open_link(link_word(qp_base.qp_num, 0, service_));
     return 0;
   }
   const DeviceIdentity& identity = premises_.identity;
   const TcpUse tcp_use = premises_.tcp_use;
   std::vector<ibv_gid_entry> table;
-  int error = premises_.port.gids(table);
-  if (error == 0) error = find_route(identity, table, a.ah_attr, tcp_use, route_);
+  std::vector<ibv_gid_entry> host;
+  int error = premises_.port.gids(table, &host);
+  if (error == 0) error = find_route(identity, table, host, a.ah_attr, tcp_use, route_);
   if (error == 0) sending_ = sending_terms(identity, table, attributes_.port_num, a.ah_attr);
   sending_.peer_qpn = number();
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
@@ -253,7 +255,11 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   }
   if (error == 0 && !route_.by_memory) error = connect_by_tcp();
   if (error == 0) error = choose_cell();
-  if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
+  if (error != 0) return error;
+  if (qp_base.qp_type == IBV_QPT_XRC_SEND) {
+    open_link(0);
+    return 0;
+  }
   view_.shared->awaits_first.store(1, std::memory_order_relaxed);
   accept_from_peer();
   return 0;
@@ -282,9 +288,8 @@ void SoftQp::accept_from_peer() noexcept {
   publish_terms(shared, terms);
   const std::uint32_t peer = attributes_.dest_qp_num;
   initiator_qpn_.store(peer, std::memory_order_release);
-  shared.link.store(route_.by_memory ? link_word(number(), peer, service_, terms, counted_life())
-                                     : link_word_by_tcp(number(), peer, service_, terms.psn),
-                    std::memory_order_release);
+  open_link(route_.by_memory ? link_word(number(), peer, service_, terms, counted_life())
+                             : link_word_by_tcp(number(), peer, service_, terms.psn));
 }
 
 /// RTS: requests can be sent, and no longer show that the connection is established.
@@ -303,9 +308,10 @@ void SoftQp::note_contact() noexcept {
 /// In SQD: another path to the same queue pair. Its peer must change its own, too.
 int SoftQp::change_path(const ibv_qp_attr& a) {
   std::vector<ibv_gid_entry> table;
+  std::vector<ibv_gid_entry> host;
   Route route;
-  int error = premises_.port.gids(table);
-  if (error == 0) error = find_route(premises_.identity, table, a.ah_attr, premises_.tcp_use, route);
+  int error = premises_.port.gids(table, &host);
+  if (error == 0) error = find_route(premises_.identity, table, host, a.ah_attr, premises_.tcp_use, route);
   if (error != 0) return error;
   // A connection over TCP keeps its addresses.
   const bool is_by_memory = wire_ != nullptr && route_.by_memory && route.by_memory;
@@ -329,6 +335,37 @@ void SoftQp::drain(bool notify) noexcept {
 
 void SoftQp::note_drained() noexcept {
   if (std::exchange(notifies_when_drained_, false)) raise(IBV_EVENT_SQ_DRAINED);
+}
+
+/// Accepts requests with this link word from now on, unless the port is down. 0: it only sends.
+void SoftQp::open_link(std::uint64_t word) noexcept {
+  link_word_ = word;
+  port_is_up_ = premises_.port.is_up();
+  keeps_all_ = keeps_all_ || !port_is_up_;
+  publish_link();
+}
+
+/// The kernel stops and continues TCP connections of other hosts itself.
+void SoftQp::publish_link() noexcept {
+  if (link_word_ == 0) return;
+  const bool is_within_host = route_.by_memory || verbs::equal(route_.source, route_.target);
+  view_.shared->link.store(port_is_up_ || !is_within_host ? link_word_ : 0, std::memory_order_release);
+}
+
+void SoftQp::follow_port_locked() noexcept {
+  const ibv_qp_state state = state_.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE) return;
+  TcpWire* const by_tcp = tcp_.wire();
+  keeps_all_ = late_ || by_tcp != nullptr || !port_is_up_;
+  publish_link();
+  if (by_tcp != nullptr && port_is_up_) by_tcp->advance();
+  if (!pending_.empty()) premises_.threads.wake_retrier();
+}
+
+void SoftQp::set_port_up(bool up) {
+  const std::scoped_lock guard(send_lock_);
+  port_is_up_ = up;
+  follow_port_locked();
 }
 
 int SoftQp::choose_cell() {

@@ -59,6 +59,11 @@ bool QpTcp::has_unsent_datagrams() noexcept {
   return wire != nullptr && wire->has_unsent();
 }
 
+/// The reason why no request can continue; kDone: none.
+ExecOutcome QpTcp::obstacle_locked() const noexcept {
+  return qp_.port_is_up_ ? wire_->obstacle() : ExecOutcome::kUnreachable;
+}
+
 void QpTcp::start_locked() noexcept {
   while (wire_->under_way() < qp_.pending_.size() && qp_.state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
     SoftQp::WaitingRequest& next = qp_.pending_[wire_->under_way()];
@@ -73,7 +78,7 @@ void QpTcp::start_locked() noexcept {
       }
     }
     if (!is_for_here(wr.opcode)) {
-      if (!wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
+      if (!qp_.port_is_up_ || !wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
     } else if (wire_->under_way() == 0) {
       qp_.settle_first(qp_.execute_here(wr));
     } else {
@@ -82,7 +87,7 @@ void QpTcp::start_locked() noexcept {
   }
   wire_->send();
   take_answers_locked();  // requests refused locally are answered at once
-  const bool under_way = wire_->under_way() != 0 && wire_->obstacle() == ExecOutcome::kDone;
+  const bool under_way = wire_->under_way() != 0 && obstacle_locked() == ExecOutcome::kDone;
   qp_.under_way_.store(under_way, std::memory_order_relaxed);
   if (!under_way && !qp_.pending_.empty()) qp_.premises_.threads.wake_retrier();
 }
@@ -97,7 +102,7 @@ void QpTcp::advance_locked() noexcept {
   take_answers_locked();
   start_locked();
   if (qp_.pending_.empty()) return;
-  ExecOutcome obstacle = wire_->obstacle();
+  ExecOutcome obstacle = obstacle_locked();
   if (obstacle == ExecOutcome::kDone && wire_->under_way() == 0) obstacle = qp_.held_by_;
   ibv_wc_status status{};
   if (obstacle == ExecOutcome::kDone) {

@@ -59,6 +59,7 @@ class QpTcp final : public TcpOwner {
 
  private:
   [[nodiscard]] bool is_one_way_locked() const noexcept;
+  [[nodiscard]] ExecOutcome obstacle_locked() const noexcept;
   void take_answers_locked() noexcept;
   template <typename Work>
   auto with_wire(TcpConnection& connection, Work&& work) noexcept;

@@ -89,6 +89,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void enter_error();
   /// Its completion queue has overrun: enters the error state and raises QP_FATAL.
   void lose_completions();
+  /// The port is up or down now. While it is down, no request leaves and none arrives: both kinds are retried. Only for
+  /// devices that belong to an interface.
+  void set_port_up(bool up);
   /// For Service::kXrcQueue: accepts messages from now on.
   void accept_from_all();
   /// Takes the queue pair out of service: no initiator, poll or retry accesses it afterwards.
@@ -227,6 +230,9 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   int reset();
   void forget_life();
   void stay_in_error();
+  void open_link(std::uint64_t word) noexcept;
+  void publish_link() noexcept;
+  void follow_port_locked() noexcept;
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
@@ -252,6 +258,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] ExecResult execute_here(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute_placed(const ibv_send_wr& wr) noexcept;
+  [[nodiscard]] ExecResult execute_kept(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult reconsider(const ibv_send_wr& wr, ExecResult result) noexcept;
   [[nodiscard]] int post_list(ibv_send_wr*& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
@@ -339,6 +346,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   Route route_;
   LinkTerms sending_;                    // of its own requests
   bool keeps_all_ = late_ || can_fail_;  // no request is executed while it is posted
+  bool port_is_up_ = true;               // false: the interface of the device is down, and no request leaves
   TrafficCell* traffic_ = nullptr;       // not nullptr in RTR and RTS
   std::uint32_t packet_bytes_ = 0;
   std::unique_ptr<RequestBuilder> builder_;
@@ -372,6 +380,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   std::atomic<std::uint64_t> failure_stamp_{0};
   std::atomic<std::uint64_t> posted_late_stamp_{0};
   std::atomic<std::uint32_t> posted_at_failure_{0};
+  // The link word of this life, also while the port is down; 0: none.
+  std::uint64_t link_word_ = 0;
 
   QpInitiators initiators_{*this};
   QpTcp tcp_;

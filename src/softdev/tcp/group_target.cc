@@ -60,6 +60,12 @@ UniqueFd join_group(TcpService& service, const ibv_gid& group) {
   // Bound to the group's address, it gets datagrams to this group only.
   const verbs::SocketAddress address = verbs::socket_address_of(group, kGroupPort, 0);
   if (bind(joined.get(), address.get(), address.length) != 0) return {};
+  if (service.premises().port.is_bound()) {
+    // By default, a socket also receives datagrams that arrive at an interface on which another socket has joined.
+    constexpr int kOff = 0;
+    (void)(family == AF_INET ? setsockopt(joined.get(), IPPROTO_IP, IP_MULTICAST_ALL, &kOff, sizeof(kOff))
+                             : setsockopt(joined.get(), IPPROTO_IPV6, IPV6_MULTICAST_ALL, &kOff, sizeof(kOff)));
+  }
   bool has_joined = false;
   for (const unsigned interface : interfaces_of(service)) {
     has_joined = join_at(joined.get(), group, interface) || has_joined;

@@ -78,7 +78,8 @@ bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) {
 bool TcpDatagramTarget::is_this_hosts(const ibv_gid& source) {
   if (known_source_ && verbs::equal(*known_source_, source)) return true;
   std::vector<ibv_gid_entry> table;
-  if (service_.premises().port.gids(table) != 0 || !is_local_gid(table, source)) return false;
+  std::vector<ibv_gid_entry> host;
+  if (service_.premises().port.gids(table, &host) != 0 || !is_local_gid(host, source)) return false;
   known_source_ = source;
   return true;
 }

@@ -13,12 +13,14 @@
 
 #include "base/spin_lock.h"
 #include "softdev/common/service_thread.h"
+#include "softdev/host/port_watch.h"
 #include "softdev/tcp/group_target.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_link.h"
 #include "softdev/tcp/tcp_owner.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "softdev/tcp/tcp_unidentified.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -483,6 +485,16 @@ bool TcpService::is_served_at(int listener, const ibv_gid& address) {
   return found != listeners_.end() && found->second.addresses.contains(address);
 }
 
+/// True if an address of this host is one of the device, or leads to all devices of the host because it is a loopback
+/// address.
+bool TcpService::is_devices(const ibv_gid& address) {
+  PortWatch& port = premises_.port;
+  if (!port.is_bound() || verbs::reach_of(address) == verbs::Reach::kHost) return true;
+  std::vector<ibv_gid_entry> table;
+  return port.gids(table) == 0 &&
+         std::ranges::any_of(table, [&](const ibv_gid_entry& one) { return verbs::equal(one.gid, address); });
+}
+
 bool TcpService::has_room_for_another() const {
   if (!over_.empty() || unknown_.size() < allowed(kMaxUnidentified)) return true;
   return Clock::now() - targets_.at(*unknown_.begin()).since >= kGreetingTime;
@@ -508,7 +520,7 @@ void TcpService::accept_all(int listener) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) stop_accepting(listener);
       return;
     }
-    if (!is_served_at(listener, back.source)) continue;
+    if (!is_served_at(listener, back.source) || !is_devices(back.source)) continue;
     make_room_for_another();
     const std::uint64_t id = next_id_++;
     targets_.emplace(id, Watched{std::make_shared<TcpUnidentified>(*this, std::move(socket), back, id)});

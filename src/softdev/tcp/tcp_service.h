@@ -117,6 +117,7 @@ class TcpService {
   template <typename Concerns>
   void end_those(Concerns&& concerns);
   [[nodiscard]] bool is_served_at(int listener, const ibv_gid& address);
+  [[nodiscard]] bool is_devices(const ibv_gid& address);
   [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
   [[nodiscard]] bool is_over() noexcept;

@@ -20,9 +20,10 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const DeviceIdentity& identity = context.identity();
   if (!identity.has_port(attributes->port_num)) return fail<ibv_ah>(EINVAL);
   std::vector<ibv_gid_entry> table;
+  std::vector<ibv_gid_entry> host;
   Route route;
-  int error = context.gid_table(table);
-  if (error == 0) error = find_route(identity, table, *attributes, context.tcp_use(), route);
+  int error = context.gid_table(table, &host);
+  if (error == 0) error = find_route(identity, table, host, *attributes, context.tcp_use(), route);
   if (error != 0) return fail<ibv_ah>(error);
   auto ah = std::make_unique<SoftAh>();
   ah->context = pd->context;

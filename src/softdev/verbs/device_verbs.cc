@@ -3,14 +3,16 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "rdmacomm/softdev.h"
 #include "softdev/common/device_clock.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/common/newer_numbers.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
+#include "softdev/host/interface_names.h"
 #include "softdev/host/soft_device.h"
 #include "softdev/memory/application_memory.h"
 #include "softdev/queues/soft_cq.h"
@@ -66,9 +68,14 @@ ibv_device** list_devices(std::span<const DeviceIdentity> identities) {
 }
 
 ibv_device** get_device_list(int* count) {
-  const DeviceIdentity soft0{.name = kDeviceName};
-  if (count != nullptr) *count = 1;
-  return list_devices({&soft0, 1});
+  std::vector<DeviceIdentity> identities;
+  for (std::string& interface : wanted_interfaces()) {
+    const auto index = static_cast<unsigned>(identities.size());
+    identities.push_back({.name = default_name(index), .index = index, .interface = std::move(interface)});
+  }
+  if (identities.empty()) identities.push_back({.name = default_name(0)});
+  if (count != nullptr) *count = static_cast<int>(identities.size());
+  return list_devices(identities);
 }
 
 void free_device_list(ibv_device** list) {

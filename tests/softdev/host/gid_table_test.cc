@@ -149,18 +149,18 @@ TEST_F(GidTable, ALinkLocalTargetIsReachedByTheInterfaceOfTheOwnAddress) {
             (std::vector<std::string>{"link-local one", "::ffff:10.9.2.1 two", "link-local two"}));
   const ibv_gid there = gid("fe80::7");
   for (std::uint32_t index = 0; index < table.size(); ++index) {
-    const TargetPlace place = place_of(table, index, there);
+    const TargetPlace place = place_of(table, table, index, there);
     EXPECT_FALSE(place.on_this_host);
     EXPECT_EQ(place.interface, if_nametoindex(index < 2 ? "one" : "two")) << index;
   }
-  EXPECT_EQ(place_of(table, 99, there).interface, 0U) << "no such entry";
-  EXPECT_EQ(place_of(table, 3, gid("::ffff:10.9.2.2")).interface, 0U) << "the routes know";
-  EXPECT_TRUE(place_of(table, 5, table[0].gid).on_this_host);
+  EXPECT_EQ(place_of(table, table, 99, there).interface, 0U) << "no such entry";
+  EXPECT_EQ(place_of(table, table, 3, gid("::ffff:10.9.2.2")).interface, 0U) << "the routes know";
+  EXPECT_TRUE(place_of(table, table, 5, table[0].gid).on_this_host);
 }
 
 TEST_F(GidTable, ATargetWithoutAnInterfaceHasNone) {
   network->ip("link set lo up");
-  const TargetPlace place = place_of(table_here(), 1, gid("fe80::7"));
+  const TargetPlace place = place_of(table_here(), table_here(), 1, gid("fe80::7"));
   EXPECT_FALSE(place.on_this_host);
   EXPECT_EQ(place.interface, 0U);
 }

@@ -161,18 +161,8 @@ TEST_F(PortEvents, AChangeThatDoesNotAffectTheTableIsNoEvent) {
   EXPECT_FALSE(readable(node.context->async_fd));
 }
 
-/// The node of this device instead of the usual one.
-void open_as(const DeviceIdentity& identity, Node& node) {
-  node.pd.reset();
-  ibv_device** const list = list_devices({&identity, 1});
-  node.context = verbs::ContextHandle(api(), api().open_device(list[0]));
-  free_device_list(list);
-  node.pd = verbs::PdHandle(api(), api().alloc_pd(node.context.get()));
-}
-
 TEST_F(PortEvents, EachPortHasItsOwnNumbersAndEvents) {
-  Node node;
-  open_as({.name = "soft0", .infiniband = true, .ports = 2}, node);
+  Node node{DeviceIdentity{.name = "soft0", .infiniband = true, .ports = 2}};
   ibv_context* const context = node.context.get();
   ibv_device_attr device{};
   ASSERT_EQ(api().query_device(context, &device), 0);
@@ -218,8 +208,7 @@ TEST_F(PortEvents, EachPortHasItsOwnNumbersAndEvents) {
 }
 
 TEST_F(PortEvents, InfiniBandHasAPortButNoAddresses) {
-  Node node;
-  open_as({.name = "soft0", .infiniband = true}, node);
+  const Node node{DeviceIdentity{.name = "soft0", .infiniband = true}};
   network->ip("address add 10.9.1.1/32 dev lo");
   EXPECT_EQ(events_of(node), Events{});
   network->ip("link set lo down");

@@ -23,7 +23,7 @@ std::string reason(const LinkTerms& expected, const LinkTerms& sent = kSent) {
 
 TEST(Misconnection, AQueuePairThatIsNotReady) {
   const QpShared target{};
-  EXPECT_EQ(why_refused(target, kSent), "it is not in the state RTR or RTS");
+  EXPECT_EQ(why_refused(target, kSent), "it is not in the state RTR or RTS, or its port is down");
 }
 
 TEST(Misconnection, EachTermHasItsReason) {

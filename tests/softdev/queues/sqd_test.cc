@@ -26,10 +26,6 @@ bool is_draining(const Qp& qp) {
   return attributes.sq_draining != 0;
 }
 
-bool has_event(const Node& node) {
-  return readable(node.context->async_fd);
-}
-
 void expect_drained(const Qp& qp) {
   ASSERT_TRUE(readable(qp.node.context->async_fd, 20'000));
   ibv_async_event event{};

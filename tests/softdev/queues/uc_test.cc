@@ -24,11 +24,6 @@ struct UcScene {
   [[nodiscard]] bool arrived(std::size_t count) const { return std::memcmp(local.data, remote.data, count) == 0; }
 };
 
-bool has_event(const Node& node) {
-  pollfd readable{node.context->async_fd, POLLIN, 0};
-  return ::poll(&readable, 1, 0) == 1;
-}
-
 TEST(Uc, SendWriteAndWriteWithImmediateArrive) {
   for (const std::uint32_t bytes : {8U, 3000U}) {
     UcScene scene;

@@ -36,16 +36,16 @@ struct GroupNetwork {
   }
 };
 
-/// A UDP socket that sends to a group from kOwnAddress, or receives from it. Its datagrams come back to this host.
-UniqueFd group_socket(std::uint16_t port) {
+/// A UDP socket that sends to a group from `address`, or receives from it. Its datagrams come back to this host.
+UniqueFd group_socket(std::uint16_t port, const ibv_gid& address = kOwnAddress) {
   UniqueFd made(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  verbs::SocketAddress from = verbs::socket_address_of(port == 0 ? kOwnAddress : kGroup, port, 0);
+  verbs::SocketAddress from = verbs::socket_address_of(port == 0 ? address : kGroup, port, 0);
   EXPECT_EQ(bind(made.get(), from.get(), from.length), 0);
   ip_mreqn by{};
   std::memcpy(&by.imr_multiaddr, kGroup.raw + 12, 4);
-  std::memcpy(&by.imr_address, kOwnAddress.raw + 12, 4);
+  std::memcpy(&by.imr_address, address.raw + 12, 4);
   EXPECT_EQ(setsockopt(made.get(), IPPROTO_IP, port == 0 ? IP_MULTICAST_IF : IP_ADD_MEMBERSHIP, &by, sizeof(by)), 0);
   prepare(made);
   return made;
@@ -58,7 +58,7 @@ struct Member {
   Memory memory{node, 64 * 256};
   Qp qp{node, kUd};
 
-  Member() {
+  explicit Member(const DeviceIdentity& identity = {.name = "soft0"}) : node(identity) {
     qp.get_ready();
     EXPECT_EQ(attach_mcast(qp.qp.get(), &kGroup, 0), 0);
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(qp.post_recv(memory.slice(i * 256, 40 + kBytes), i), 0);
@@ -99,6 +99,26 @@ TEST(Groups, ADatagramOfAnotherHostArrivesWithItsSender) {
   EXPECT_EQ(wc.byte_len, 40 + kBytes);
   EXPECT_EQ(wc.src_qp, 0x4321U);
   EXPECT_EQ(member.memory.data[40], std::byte{0x5a});
+}
+
+TEST(Groups, ADeviceThatBelongsToAnInterfaceJoinsThereOnly) {
+  const GroupNetwork network;
+  if (!network.network.why_not().empty()) GTEST_SKIP() << network.network.why_not();
+  network.network.add_interface("two");
+  network.network.ip("address add 10.9.1.1/24 dev two");
+  Member at_one({.name = "soft0", .interface = "one"});
+  Member at_two({.name = "soft1", .index = 1, .interface = "two"});
+  ibv_gid address_of_two = kOwnAddress;
+  address_of_two.raw[14] = 1;
+  GroupDatagram head = valid_datagram();
+  head.initiator_qpn = 1;
+  send_to_group(group_socket(0), head);
+  EXPECT_EQ(at_one.qp.next().src_qp, 1U);
+  head.initiator_qpn = 2;
+  head.address.source = address_of_two;
+  send_to_group(group_socket(0, address_of_two), head);
+  EXPECT_EQ(at_two.qp.next().src_qp, 2U) << "the first that arrived there";
+  EXPECT_TRUE(at_one.qp.poll().empty());
 }
 
 TEST(Groups, WrongDatagramsAreIgnored) {

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "softdev/common/api.h"
+#include "softdev/host/soft_device.h"
+#include "softdev/verbs/soft_verbs.h"
 #include "verbs/handles.h"
 
 namespace rdmacomm::softdev::test {
@@ -37,7 +39,18 @@ struct Node {
     context = verbs::ContextHandle(api(), api().open_device(list[0]));
     pd = verbs::PdHandle(api(), api().alloc_pd(context.get()));
   }
+  explicit Node(const DeviceIdentity& identity) {
+    ibv_device** const list = list_devices({&identity, 1});
+    context = verbs::ContextHandle(api(), api().open_device(list[0]));
+    free_device_list(list);
+    pd = verbs::PdHandle(api(), api().alloc_pd(context.get()));
+  }
 };
+
+/// True if an asynchronous event waits.
+inline bool has_event(const Node& node) {
+  return readable(node.context->async_fd);
+}
 
 /// Registered memory of a node: shared with peers, or (own_memory) ordinary memory, like an application's.
 struct Memory {

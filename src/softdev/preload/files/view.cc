@@ -109,10 +109,10 @@ bool View::has(dev_t file_system) {
 bool View::refresh() {
   if (has_ended_) return false;
   ViewTree& tree = trees_[current_];
-  const std::uint64_t state = network_state();
+  const auto wanted = wanted_devices();
+  const std::uint64_t state = network_state(wanted);
   const bool has_connection_manager = find_device_node(kConnectionManagerNode) != nullptr;
   if (state_ == state && had_connection_manager_ == has_connection_manager && tree.is_intact()) return true;
-  const auto wanted = wanted_devices();
   std::vector<ViewEntry> entries;
   if (describe_view({wanted.begin(), wanted.end()}, read_system_entries(), has_connection_manager, entries) != 0) {
     return tree.is_joined();

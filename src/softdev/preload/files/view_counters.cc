@@ -142,6 +142,7 @@ std::optional<std::string> counter_text(std::string_view name, std::span<const D
   const int error = read_traffic(device_guid(0), traffic);
   if (error != 0 && error != ENOENT) return std::nullopt;
   if (error == 0) port = {traffic.devices.at(device->index), traffic.link_downed};
+  if (!device->interface.empty()) port.link_downed = port.of(Count::kLinkDowned);
   return std::to_string(is_port ? port_value(name, port) : hardware_value(name, port)) + "\n";
 }
 

@@ -236,6 +236,7 @@ int add_device(const DeviceIdentity& identity, const SystemEntries& system, Entr
   to.file(path + "/hca_type", "soft0");
   to.folder(path + "/ports");
   std::set<std::string> interfaces;
+  const bool has_interface = !identity.interface.empty() && if_nametoindex(identity.interface.c_str()) != 0;
   for (unsigned number = 1; number <= identity.ports; ++number) {
     ibv_port_attr port{};
     if (const int error = describe_port(identity, number, port); error != 0) return error;
@@ -245,6 +246,7 @@ int add_device(const DeviceIdentity& identity, const SystemEntries& system, Entr
     for (const ibv_gid_entry& entry : gids) here.push_back(at_port(entry, number));
     interfaces = add_gids(port_path, here, to);
   }
+  if (has_interface) interfaces.insert(identity.interface);
   add_location(path + "/device", interfaces, to);
 
   const std::string name = verbs_name(system, identity.index);
@@ -314,17 +316,20 @@ int describe_view(const std::vector<DeviceIdentity>& devices, const SystemEntrie
   return 0;
 }
 
-std::uint64_t network_state() {
+std::uint64_t network_state(std::span<const DeviceIdentity> devices) {
   Fnv1a hash;
   hash.add(device_guid(0));
   HostLinks links;
   if (const int error = links.read(); error != 0) hash.add(static_cast<std::uint64_t>(error));
-  hash.add(static_cast<std::uint64_t>(links.any_up()));
+  for (const int interface : links.up()) hash.add(static_cast<std::uint64_t>(interface));
   std::vector<ibv_gid_entry> gids;
   if (const int error = gid_table({}, gids); error != 0) hash.add(static_cast<std::uint64_t>(error));
   for (const ibv_gid_entry& entry : gids) {
     hash.add(entry.gid.raw, sizeof(entry.gid.raw));
     hash.add(entry.ndev_ifindex);
+  }
+  for (const DeviceIdentity& device : devices) {
+    if (!device.interface.empty()) hash.add(std::uint64_t{if_nametoindex(device.interface.c_str())});
   }
   return hash.value();
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,9 @@ struct SystemEntries {
                                 bool has_connection_manager, std::vector<ViewEntry>& entries);
 
 /// A number that differs from the previous one if a text of the view may have changed since: it covers the GUID, the
-/// addresses and the state of the port.
+/// addresses, the states of the ports, and the interfaces that devices belong to.
 /// Cost: system calls.
-[[nodiscard]] std::uint64_t network_state();
+[[nodiscard]] std::uint64_t network_state(std::span<const DeviceIdentity> devices);
 
 /// A hash of all entries, for the name of their tree.
 [[nodiscard]] std::uint64_t hash_of(const std::vector<ViewEntry>& entries);
