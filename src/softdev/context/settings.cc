@@ -55,7 +55,7 @@ std::optional<InvalidVariable> read_all(Settings& settings) {
   const std::string_view interfaces = safe_value(kInterfacesVariable);
   if (std::vector<std::string> names; !read_interface_names(interfaces, names)) {
     return InvalidVariable{kInterfacesVariable, interfaces,
-                 "names of at most 64 network interfaces, separated by commas, each once"};
+                           "names of at most 64 network interfaces, separated by commas, each once"};
   }
   // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);

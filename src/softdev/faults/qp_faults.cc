@@ -102,7 +102,7 @@ void QpFaults::add(const FaultRule& rule, FaultStream& stream, RequestFaults& fa
 
 RequestFaults QpFaults::next(ibv_wr_opcode opcode, const std::array<std::uint8_t, 16>& peer) {
   RequestFaults faults;
-  for (Rule& one : requests_) {
+  for (WatchedRule& one : requests_) {
     const FaultRule& rule = run_->plan().rules[one.index];
     if (!counts(rule, opcode, peer) || !one.trigger.next()) continue;
     run_->count(one.index);
@@ -113,7 +113,7 @@ RequestFaults QpFaults::next(ibv_wr_opcode opcode, const std::array<std::uint8_t
 
 std::uint32_t QpFaults::next_hold(bool is_receive) {
   std::uint64_t hold = 0;
-  for (Rule& one : holds_[is_receive ? 1 : 0]) {
+  for (WatchedRule& one : holds_[is_receive ? 1 : 0]) {
     if (!one.trigger.next()) continue;
     run_->count(one.index);
     hold = std::max(hold, one.trigger.stream().below(std::uint64_t{run_->plan().rules[one.index].number} + 1));

@@ -59,7 +59,7 @@ class QpFaults {
   [[nodiscard]] std::uint32_t next_hold(bool is_receive);
 
  private:
-  struct Rule {
+  struct WatchedRule {
     std::size_t index;
     FaultTrigger trigger;
   };
@@ -70,8 +70,8 @@ class QpFaults {
 
   const std::shared_ptr<FaultRun> run_;
   const FaultTransport transport_;
-  std::vector<Rule> requests_;
-  std::array<std::vector<Rule>, 2> holds_;  // of sends, of receives
+  std::vector<WatchedRule> requests_;
+  std::array<std::vector<WatchedRule>, 2> holds_;  // of sends, of receives
 };
 
 }  // namespace rdmacomm::softdev
