@@ -44,8 +44,10 @@ class RailTest(ForeignProgramTest):
         for number in range(2):
             self.ip("-n", namespaces[number], "link", "set", "eth1", "up")
             self.ip("-n", namespaces[number], "address", "add", self.ipv4(number, 1) + "/24", "dev", "eth1")
+        # The kernel reports carriers asynchronously.
         for number in range(2):
-            self.wait_for_carrier(number, 1)
+            for rail in range(2):
+                self.wait_for_carrier(number, rail)
 
     @staticmethod
     def ip(*arguments):
