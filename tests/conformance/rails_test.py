@@ -179,13 +179,14 @@ class Rails(RailTest):
         for process in others:
             self.output(process)
 
-    def cm_pair(self, server_options, client_options, address):
+    def cm_pair(self, server_options, address):
         common = ("rping", "-p", str(PORT), "-C", "10", "-V")
         server = self.start_on(0, *common, "-s", *server_options)
         self.wait_for(server, lambda pid: listens_by_cm(PORT, pid))
         before = [self.sent(1, rail) for rail in range(2)]
-        self.output(self.start_on(1, *common, "-c", "-S", "60000", "-a", address, *client_options))
-        self.output(server)
+        self.output(self.start_on(1, *common, "-c", "-S", "60000", "-a", address))
+        # Its status is not checked: when it ends, one of its threads may ask for events of a channel that it has closed.
+        server.communicate(timeout=SECONDS)
         return [self.sent(1, rail) - before[rail] > 100_000 for rail in range(2)]
 
     def test_rdma_cm_chooses_the_device(self):
@@ -193,7 +194,7 @@ class Rails(RailTest):
             address = self.ipv4(0, rail)
             for server_options in (("-a", address), ()):
                 with self.subTest(rail=rail, server_options=server_options):
-                    used = self.cm_pair((*server_options, "-S", "60000"), (), address)
+                    used = self.cm_pair((*server_options, "-S", "60000"), address)
                     self.assertEqual(used, [rail == 0, rail == 1])
 
     def test_an_address_without_a_device(self):
