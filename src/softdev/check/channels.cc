@@ -12,6 +12,7 @@
 #include "softdev/check/next.h"
 #include "softdev/check/report.h"
 #include "softdev/check/tables.h"
+#include "verbs/event_element.h"
 
 namespace rdmacomm::softdev::check {
 namespace {
@@ -132,18 +133,10 @@ namespace {
 
 /// The queue or queue pair of an event; nullptr: it needs no acknowledgement, or belongs to nothing that is known.
 Object* object_of(const ibv_async_event& event) {
-  switch (event.event_type) {
-    case IBV_EVENT_CQ_ERR: return objects().find(event.element.cq);
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: return objects().find(event.element.srq);
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: return objects().find(event.element.qp);
+  switch (verbs::element_of(event.event_type)) {
+    case verbs::EventElement::kCq: return objects().find(event.element.cq);
+    case verbs::EventElement::kQp: return objects().find(event.element.qp);
+    case verbs::EventElement::kSrq: return objects().find(event.element.srq);
     default: return nullptr;
   }
 }

@@ -9,6 +9,7 @@
 #include "softdev/preload/next.h"
 #include "softdev/preload/whose.h"
 #include "softdev/verbs/soft_verbs.h"
+#include "verbs/event_element.h"
 
 // verbs.h defines these functions as macros.
 #undef ibv_query_port
@@ -24,19 +25,12 @@ using softdev::preload::soft;
 using softdev::preload::with_errno;
 
 bool of_soft0(const ibv_async_event* event) noexcept {
-  switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR: return soft(event->element.cq);
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: return soft(event->element.srq);
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: return soft(event->element.qp);
-    default: return false;  // events of a port or device need no acknowledgement
+  using rdmacomm::verbs::EventElement;
+  switch (rdmacomm::verbs::element_of(event->event_type)) {
+    case EventElement::kCq: return soft(event->element.cq);
+    case EventElement::kQp: return soft(event->element.qp);
+    case EventElement::kSrq: return soft(event->element.srq);
+    default: return false;
   }
 }
 
