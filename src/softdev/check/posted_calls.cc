@@ -1,5 +1,6 @@
 // The calls that post requests, in the place of those of the device.
 #include <cerrno>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -66,62 +67,43 @@ int pass(Passed<Wr>& passed, Wr** bad, Queue* queue, Function* function) {
   return error;
 }
 
+/// Posts a list of requests to a queue.
+/// order  the member of its Known that keeps the order of lists
+/// check  looks at the Known before
+template <typename Known, typename Queue, typename Wr, typename Function, typename Check>
+int post(Queue* queue, Wr* wr, Wr** bad, Function* behind, std::mutex Known::*order, Check&& check) {
+  const StackId stack = capture_stack();
+  Known* known = nullptr;
+  {
+    const Locked locked;
+    known = objects().find_as<Known>(queue);
+    if (known != nullptr) check(*known, stack);
+  }
+  if (known == nullptr || wr == nullptr) return behind(queue, wr, bad);
+  const std::scoped_lock in_order(known->*order);
+  Passed<Wr> passed(wr);
+  {
+    const Locked locked;
+    for (const Wr* const each : passed.originals) add(passed, posting_of(*known, *each, stack), queue->pd);
+  }
+  return pass(passed, bad, queue, behind);
+}
+
 }  // namespace
 
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-  const StackId stack = capture_stack();
-  Qp* known = nullptr;
-  auto* const behind = table_of(qp->context, &Context::ops).post_send;
-  {
-    const Locked locked;
-    known = objects().find_as<Qp>(qp);
-    if (known != nullptr) check_state(*known, false, stack);
-  }
-  if (known == nullptr || wr == nullptr) return behind(qp, wr, bad);
-  const std::scoped_lock order(known->sending);
-  Passed<ibv_send_wr> passed(wr);
-  {
-    const Locked locked;
-    for (const ibv_send_wr* const each : passed.originals) add(passed, posting_of(*known, *each, stack), qp->pd);
-  }
-  return pass(passed, bad, qp, behind);
+  return post(qp, wr, bad, table_of(qp->context, &Context::ops).post_send, &Qp::sending,
+              [](Qp& known, StackId stack) { check_state(known, false, stack); });
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const StackId stack = capture_stack();
-  Qp* known = nullptr;
-  auto* const behind = table_of(qp->context, &Context::ops).post_recv;
-  {
-    const Locked locked;
-    known = objects().find_as<Qp>(qp);
-    if (known != nullptr) check_state(*known, true, stack);
-  }
-  if (known == nullptr || wr == nullptr) return behind(qp, wr, bad);
-  const std::scoped_lock order(known->receiving);
-  Passed<ibv_recv_wr> passed(wr);
-  {
-    const Locked locked;
-    for (const ibv_recv_wr* const each : passed.originals) add(passed, posting_of(*known, *each, stack), qp->pd);
-  }
-  return pass(passed, bad, qp, behind);
+  return post(qp, wr, bad, table_of(qp->context, &Context::ops).post_recv, &Qp::receiving,
+              [](Qp& known, StackId stack) { check_state(known, true, stack); });
 }
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const StackId stack = capture_stack();
-  Srq* known = nullptr;
-  auto* const behind = table_of(srq->context, &Context::ops).post_srq_recv;
-  {
-    const Locked locked;
-    known = objects().find_as<Srq>(srq);
-  }
-  if (known == nullptr || wr == nullptr) return behind(srq, wr, bad);
-  const std::scoped_lock order(known->posting);
-  Passed<ibv_recv_wr> passed(wr);
-  {
-    const Locked locked;
-    for (const ibv_recv_wr* const each : passed.originals) add(passed, posting_of(*known, *each, stack), srq->pd);
-  }
-  return pass(passed, bad, srq, behind);
+  return post(srq, wr, bad, table_of(srq->context, &Context::ops).post_srq_recv, &Srq::posting,
+              [](Srq& /*known*/, StackId /*stack*/) {});
 }
 
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {

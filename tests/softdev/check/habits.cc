@@ -83,13 +83,8 @@ void extended_calls() {
   NEED(ibv_destroy_qp(left.qp) == 0);
   left.qp = ibv_create_qp_ex(pair.device.context, &init);
   NEED(left.qp != nullptr);
-  const Qp right(pair.device);
-  left.to_init();
-  right.to_init();
-  left.to_rtr(right);
-  right.to_rtr(left);
-  left.to_rts();
-  right.to_rts();
+  Qp right(pair.device);
+  connect(left, right);
   NEED(right.recv(inbox.slice(0, 64)) == 0 && right.recv(inbox.slice(64, 64)) == 0);
   NEED(left.recv(inbox.slice(1024, 64), 99) == 0);
   ibv_qp_ex* const calls = ibv_qp_to_qp_ex(left.qp);

@@ -199,6 +199,16 @@ struct Qp {
   }
 };
 
+/// Connects two queue pairs to each other.
+inline void connect(Qp& left, Qp& right) {
+  left.to_init();
+  right.to_init();
+  left.to_rtr(right);
+  right.to_rtr(left);
+  left.to_rts();
+  right.to_rts();
+}
+
 /// Connected and ready to send.
 struct Pair {
   Device device;
@@ -206,12 +216,7 @@ struct Pair {
   Qp right;
 
   explicit Pair(const Settings& settings = {}) : left(device, settings), right(device, settings) {
-    left.to_init();
-    right.to_init();
-    left.to_rtr(right);
-    right.to_rtr(left);
-    left.to_rts();
-    right.to_rts();
+    connect(left, right);
   }
 };
 
