@@ -43,6 +43,20 @@ class OwnNetwork {
   void ip(const std::string& arguments) const { run("ip " + arguments); }
   /// Runs any shell command in the namespace; it must succeed.
   void run(const std::string& command) const { EXPECT_EQ(status_of(command), 0) << command; }
+  /// The kernel adds and removes IPv6 addresses at unpredictable times. After this call it does not.
+  void disable_ipv6() const {
+    for (const char* const which : {"all", "default"}) {
+      run(std::string("echo 1 > /proc/sys/net/ipv6/conf/") + which + "/disable_ipv6");
+    }
+  }
+  /// Adds two interfaces, rail0 and rail1, with the addresses 10.9.0.1 and 10.9.1.1. The loopback interface is up.
+  void add_rails() const {
+    ip("link set lo up");
+    for (const std::string number : {"0", "1"}) {
+      add_interface("rail" + number);
+      ip("address add 10.9." + number + ".1/24 dev rail" + number);
+    }
+  }
   /// Creates a pair of connected interfaces: `name`, with a link-local address, and `name`_end, without addresses. Both
   /// are up, and addresses can be used at once.
   void add_interface(const std::string& name) const {

@@ -44,14 +44,9 @@ class CmDevicesTest : public ::testing::Test {
   void SetUp() override {
     network.emplace();
     if (!network->why_not().empty()) GTEST_SKIP() << network->why_not();
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
-    network->ip("link set lo up");
+    network->disable_ipv6();
+    network->add_rails();
     network->ip("address add 10.9.9.1/32 dev lo");
-    for (const std::string number : {"0", "1"}) {
-      network->add_interface("rail" + number);
-      network->ip("address add 10.9." + number + ".1/24 dev rail" + number);
-    }
   }
   std::optional<OwnNetwork> network;
 };

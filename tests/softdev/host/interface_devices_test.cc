@@ -116,14 +116,8 @@ class InterfaceDevices : public ::testing::Test {
   void SetUp() override {
     network.emplace();
     if (!network->why_not().empty()) GTEST_SKIP() << network->why_not();
-    // The kernel adds and removes IPv6 addresses at unpredictable times, so they are disabled.
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
-    network->ip("link set lo up");
-    for (const std::string number : {"0", "1"}) {
-      network->add_interface("rail" + number);
-      network->ip("address add 10.9." + number + ".1/24 dev rail" + number);
-    }
+    network->disable_ipv6();
+    network->add_rails();
   }
   /// Sets an interface down or up, and waits until the device has noticed it.
   void set(const Node& node, const std::string& interface, bool up) const {

@@ -78,9 +78,7 @@ class PortEvents : public ::testing::Test {
   void SetUp() override {
     network.emplace();
     if (!network->why_not().empty()) GTEST_SKIP() << network->why_not();
-    // The kernel adds and removes IPv6 addresses at unpredictable times, so they are disabled.
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
-    network->run("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
+    network->disable_ipv6();
     network->ip("link set lo up");
   }
   std::optional<OwnNetwork> network;

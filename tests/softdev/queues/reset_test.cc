@@ -29,20 +29,22 @@ void send_one(Qp& sender, Qp& receiver) {
   EXPECT_EQ(receiver.next().wr_id, 1U);
 }
 
-TEST(ResetOfOneEnd, OfTheTargetEndsTheConnection) {
+void expect_end_by_reset(Qp Pair::*which) {
   Pair pair;
   send_one(pair.a, pair.b);
-  ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
-  pair.b.connect_to(pair.a.number());
+  Qp& one = pair.*which;
+  Qp& other = which == &Pair::a ? pair.b : pair.a;
+  ASSERT_EQ(one.to_state(IBV_QPS_RESET), 0);
+  one.connect_to(other.number());
   expect_silence(pair.a, pair.b);
 }
 
+TEST(ResetOfOneEnd, OfTheTargetEndsTheConnection) {
+  expect_end_by_reset(&Pair::b);
+}
+
 TEST(ResetOfOneEnd, OfTheInitiatorEndsTheConnection) {
-  Pair pair;
-  send_one(pair.a, pair.b);
-  ASSERT_EQ(pair.a.to_state(IBV_QPS_RESET), 0);
-  pair.a.connect_to(pair.b.number());
-  expect_silence(pair.a, pair.b);
+  expect_end_by_reset(&Pair::a);
 }
 
 TEST(Reset, OfBothEndsConnectsThemAgain) {
