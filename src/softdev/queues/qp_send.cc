@@ -112,8 +112,9 @@ std::uint32_t SoftQp::reads_with_another() const noexcept {
 /// Any request but a SEND or WRITE.
 ExecResult SoftQp::execute_unusual(const ibv_send_wr& wr) noexcept {
   if (is_for_here(wr.opcode)) return execute_here(wr);
-  if (brings_bytes(wr.opcode) && wire_->target_read_depth() < attributes_.max_rd_atomic) {
-    wire_->expect_reads(reads_with_another());
+  if (brings_bytes(wr.opcode)) {
+    const bool may_be_too_many = wire_->target_read_depth() < attributes_.max_rd_atomic;
+    wire_->expect_reads(may_be_too_many ? reads_with_another() : 1);
   }
   const ExecResult result = wire_->exec(wr);
   return result.succeeded() ? result : reconsider(wr, result);
