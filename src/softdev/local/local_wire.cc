@@ -626,6 +626,10 @@ bool LocalWire::establish() noexcept {
   return true;
 }
 
+RDMACOMM_HOT_INLINE bool LocalWire::accepts_requests() noexcept {
+  return target_->link.load(std::memory_order_acquire) == link_ || establish();
+}
+
 /// While the flag was up, a target that went down could not flush its receives.
 RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
@@ -635,7 +639,7 @@ RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
 template <typename Work>
 RDMACOMM_HOT_INLINE ExecResult LocalWire::at_target(Work&& work) noexcept {
   // Also checked before the flag goes up: a target that is going down must not find the flag up needlessly.
-  if (target_->link.load(std::memory_order_acquire) != link_ && !establish()) return ExecOutcome::kUnreachable;
+  if (!accepts_requests()) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kUnreachable;
   std::uint32_t life = 0;
   {
@@ -877,7 +881,8 @@ void LocalWire::report_refusal(ibv_wc_status status, std::uint32_t life) noexcep
 }
 
 void LocalWire::report_refused(ibv_wc_status status) noexcept {
-  if (is_up() && is_reliable(own_.service)) report_refusal(status, target_->life.load(std::memory_order_relaxed));
+  if (target_ == nullptr || peer_->dead() || !is_reliable(own_.service)) return;
+  if (accepts_requests()) report_refusal(status, target_->life.load(std::memory_order_relaxed));
 }
 
 ExecResult LocalWire::exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept {

@@ -154,6 +154,8 @@ class LocalWire final : public Wire {
   void report_refusal(ibv_wc_status status, std::uint32_t life) noexcept;
   void release_target() noexcept;
   [[gnu::noinline]] bool establish() noexcept;
+  /// True if the target accepts requests, also if this is the first one.
+  [[nodiscard]] bool accepts_requests() noexcept;
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   void write_mapped(const ibv_send_wr& wr, std::byte* to) noexcept;
