@@ -36,10 +36,12 @@ void drop_capability() {
 
 /// An ordinary process, with a limit. Both last as long as the process, so the test runs in a child.
 struct Limited {
+  rdmacomm::testing::EnvironmentVariable on;
   Node node;
   std::byte* memory;
 
-  Limited() : memory(static_cast<std::byte*>(aligned_alloc(kPageBytes, 2 * kLimit))) {
+  explicit Limited(const char* setting = "on")
+      : on(kMemlockVariable, setting), memory(static_cast<std::byte*>(aligned_alloc(kPageBytes, 2 * kLimit))) {
     limit_memory();
     drop_capability();
   }
@@ -119,7 +121,7 @@ TEST(LockedMemory, AChildOfForkBeginsAtZero) {
     const verbs::MrHandle all = limited.register_memory(0, kLimit);
     EXPECT_TRUE(all);
     in_child([] {
-      const Node node;
+      const Node node;  // the variable is still set
       std::vector<std::byte> bytes(kLimit - 2 * kPageBytes);
       EXPECT_TRUE(verbs::MrHandle(api(), api().reg_mr(node.pd.get(), bytes.data(), bytes.size(), 0)));
     });
@@ -129,6 +131,7 @@ TEST(LockedMemory, AChildOfForkBeginsAtZero) {
 TEST(LockedMemory, APrivilegedProcessHasNoLimit) {
   if (geteuid() != 0) GTEST_SKIP() << "not root";
   in_child([] {
+    const rdmacomm::testing::EnvironmentVariable on(kMemlockVariable, "on");
     const Node node;
     limit_memory();
     std::vector<std::byte> bytes(2 * kLimit);
@@ -138,8 +141,7 @@ TEST(LockedMemory, APrivilegedProcessHasNoLimit) {
 
 TEST(LockedMemory, TheLimitCanBeTurnedOff) {
   in_child([] {
-    const rdmacomm::testing::EnvironmentVariable off(kMemlockVariable, "off");
-    const Limited limited;
+    const Limited limited("off");
     EXPECT_TRUE(limited.register_memory(0, 2 * kLimit));
   });
 }
