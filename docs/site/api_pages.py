@@ -40,13 +40,12 @@ def signature(member):
     return f"({', '.join(types)})"
 
 
-def of_class(compound):
-    """The heading and the directive of a class, with its members. None: a class in a class, which is on the page of that one."""
+def of_class(compound, classes):
+    """The heading and the directive of a class, with its members. None: a class in one of `classes`, which is part of that one."""
     name = compound.findtext("compoundname")
-    heading = name.removeprefix("rdmacomm::").removeprefix("detail::")
-    if "::" in heading:
+    if name.rpartition("::")[0] in classes:
         return None
-    return heading, directive(compound.get("kind"), name, ":members:\n" if compound.findall("sectiondef") else "")
+    return name.removeprefix("rdmacomm::").removeprefix("detail::"), directive(compound.get("kind"), name, ":members:\n" if compound.findall("sectiondef") else "")
 
 
 def of_member(member):
@@ -59,20 +58,21 @@ def of_member(member):
 def declarations(xml):
     """{header: rows of line, heading and directive}, and the names of enumerators and macros without a comment."""
     found, undescribed = {}, []
-    for file in sorted(xml.glob("*.xml")):
-        for compound in ElementTree.parse(file).getroot().iter("compounddef"):
-            elements = [(compound, of_class(compound))] if compound.get("kind") in ("class", "struct") else [
-                (member, of_member(member)) for member in compound.iter("memberdef") if member.get("kind") in KINDS]
-            for element, row in elements:
-                if row is not None:
-                    where = element.find("location")
-                    found.setdefault(pathlib.Path(where.get("file")).name, []).append((int(where.get("line")), *row))
-            # Doxygen reports other symbols without a comment, but not these.
-            for member in compound.iter("memberdef"):
-                if member.get("prot") != "public":
-                    continue
-                small = member.findall("enumvalue") + ([member] if member.get("kind") == "define" else [])
-                undescribed += [each.findtext("name") for each in small if not is_described(each)]
+    compounds = [each for file in sorted(xml.glob("*.xml")) for each in ElementTree.parse(file).getroot().iter("compounddef")]
+    classes = {each.findtext("compoundname") for each in compounds if each.get("kind") in ("class", "struct")}
+    for compound in compounds:
+        elements = [(compound, of_class(compound, classes))] if compound.get("kind") in ("class", "struct") else [
+            (member, of_member(member)) for member in compound.iter("memberdef") if member.get("kind") in KINDS]
+        for element, row in elements:
+            if row is not None:
+                where = element.find("location")
+                found.setdefault(pathlib.Path(where.get("file")).name, []).append((int(where.get("line")), *row))
+        # Doxygen reports other symbols without a comment, but not these.
+        for member in compound.iter("memberdef"):
+            if member.get("prot") != "public":
+                continue
+            small = member.findall("enumvalue") + ([member] if member.get("kind") == "define" else [])
+            undescribed += [each.findtext("name") for each in small if not is_described(each)]
     return {header: sorted(rows) for header, rows in found.items()}, undescribed
 
 

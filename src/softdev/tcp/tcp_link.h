@@ -81,7 +81,7 @@ class TcpLink {
   State state_ = State::kClosed;
   bool wants_output_ = false;
   bool is_put_off_ = false;
-  bool is_older_ = false;  // the current attempt is older than begin_waiting()
+  bool is_older_ = false;        // the current attempt is older than begin_waiting()
   bool target_existed_ = false;  // the target's process existed once: if nothing listens there now, it has ended
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};
