@@ -6,7 +6,7 @@
 // The owner therefore enters with plain stores: it sets its flag, then checks whether another thread wants the lock.
 // Other threads use an inner lock among themselves. The holder of the inner lock sets its own flag, makes the owner's
 // store visible by membarrier(2), and waits until the owner is out. This is expensive, and rare. Once a second thread
-// has called enter(), this is an ordinary lock from then on.
+// has called enter(), or other threads have succeeded often with BiasedTry, this is an ordinary lock from then on.
 #pragma once
 
 #include <sched.h>
@@ -48,8 +48,13 @@ class BiasedLock {
   }
   [[nodiscard]] bool try_lock() noexcept {
     if (!lock_.try_lock()) return false;
-    keep_owner_out();
-    if (!owner_inside_.load(std::memory_order_acquire)) return true;
+    // This thread comes again if it fails, so it need not be certain.
+    const bool is_inside = owner_inside_.load(std::memory_order_acquire);
+    if (!is_inside) keep_owner_out();
+    if (!is_inside && !owner_inside_.load(std::memory_order_acquire)) {
+      if (tries_ < kMostTries && ++tries_ == kMostTries) many_owners_ = true;
+      return true;
+    }
     unlock();
     return false;
   }
@@ -105,11 +110,16 @@ class BiasedLock {
     while (owner_inside_.load(std::memory_order_acquire)) sched_yield();
   }
 
+  /// A thread that tries as often as this is likely to go on, for example one that polls for the owner's completions.
+  static constexpr int kMostTries = 64;
+
   const bool by_membarrier_;
   std::atomic<bool> owner_inside_{false};  // written by the owner alone
   std::atomic<bool> others_{false};
   std::atomic<const void*> owner_{nullptr};
-  bool many_owners_ = false;  // under lock_
+  // Under lock_.
+  bool many_owners_ = false;
+  int tries_ = 0;  // number of successes of try_lock()
   SpinLock lock_;
 };
 
