@@ -94,14 +94,14 @@ Status StreamLink::check_channel() const {
 
 /// Allocates memory and posts receives: after the barrier in exchange_hello() the peer may send at once.
 Status StreamLink::prepare() {
-  const std::size_t block = options_.block_bytes;
-  slots_at_ = static_cast<std::size_t>(options_.write_blocks) * block;
+  slots_at_ = static_cast<std::size_t>(options_.write_blocks) * options_.block_bytes;
   control_at_ = slots_at_ + arrived_.size() * slot_bytes_;
   headers_at_ = control_at_ + sent_.size() * kControlSlot;
   const std::size_t all = headers_at_ + arrived_.size() * SegmentHeader::kBytes;
+  constexpr std::size_t kPage = 4096;  // all blocks together may exceed 4 GiB, which one block cannot
   const BufferOptions of_memory{.name = "stream " + channel_.name(),
-                                .block_bytes = block,
-                                .block_count = (all + block - 1) / block,
+                                .block_bytes = kPage,
+                                .block_count = (all + kPage - 1) / kPage,
                                 .huge_pages = options_.huge_pages};
   auto memory = channel_.domain() ? RDMABuffer::allocate(channel_.domain(), of_memory)
                                   : RDMABuffer::allocate(channel_.device(), of_memory);

@@ -14,7 +14,7 @@ SLOW = float(os.environ.get("RDMACOMM_SLOWNESS", "1"))
 PING_PONG = os.path.join(BIN, "ping_pong_test")
 LAT_BW = os.path.join(BIN, "lat_bw_benchmark")
 MESH = os.path.join(BIN, "mesh_comm_service")
-# The limit of locked memory differs between users and machines. rdma_copy and others need more than some have.
+# The limit of locked memory differs between users and machines. Some tests need more than some users have.
 os.environ.setdefault("RDMACOMM_SOFT0_MEMLOCK", "off")
 TRACES = ("***", "Stack trace", "Aborted", "terminate called", "Check failed", "#0 ")
 

@@ -155,6 +155,28 @@ class Runs(CopyTest):
         self.assert_no_partials()
         self.assert_ends_in_order(server)
 
+    @staticmethod
+    def with_locked_memory(size):
+        """A prefix that runs a program like one of an ordinary user, who may lock `size` bytes."""
+        unprivileged = ("setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock") if os.geteuid() == 0 else ()
+        return ("env", "RDMACOMM_SOFT0_MEMLOCK=on", "prlimit", f"--memlock={size}", *unprivileged)
+
+    def test_needs_less_locked_memory_than_users_may_have(self):
+        ordinary = self.with_locked_memory(8 * MIB)  # the default of Linux since 5.16
+        server = self.serve(prefix=ordinary)
+        data = self.random.randbytes(3 * MIB)
+        self.assert_copied(self.file("in/file", data), ":file", prefix=ordinary)
+        self.assertEqual(self.content("root/file"), data)
+        self.assert_ends_in_order(server)
+
+    def test_a_server_with_too_little_locked_memory_says_so(self):
+        server = self.serve(prefix=self.with_locked_memory(4 * MIB))
+        self.assert_one_line(self.copy(self.file("in/file", b"data"), ":file"), "closed the connection")
+        server.kill(signal.SIGTERM)
+        status, _, err = server.finish(20)
+        self.assertEqual(status, 0)
+        self.assertRegex(err, "cannot serve 127.0.0.1.*RLIMIT_MEMLOCK. of this process is 4 MiB")
+
     def make_tree(self, top="in/tree"):
         names = ["plain", "with blanks  ", "Grüße/日本語", "a\nnewline/b\n", "-dash", "x" * 255, "deep/er/and/deeper/file",
                  "back\\slash\ttab", ".hidden", "colon:name"]

@@ -18,7 +18,7 @@ constexpr std::size_t kMinData = std::size_t{64} << 10;
 }  // namespace
 
 StreamOptions stream_options() {
-  return {.block_bytes = kBlockBytes, .write_blocks = 6, .read_blocks = 6, .borrowed_blocks = 0};
+  return {.block_bytes = kBlockBytes, .write_blocks = 5, .read_blocks = 5, .borrowed_blocks = 0};
 }
 
 Result<std::span<std::byte>> FrameWriter::room(std::size_t least) {

@@ -86,7 +86,11 @@ class Guest {
  private:
   void run() {
     const Status served = programs::explained(endpoint_, serve());
-    if (!served.ok()) VLOG(1) << endpoint_.peer() << ": " << served.message();
+    if (served.code() == Errc::kLockedMemoryLimit) {
+      LOG_EVERY_T(WARNING, 1) << "cannot serve " << endpoint_.peer() << ": " << served.message();
+    } else if (!served.ok()) {
+      VLOG(1) << endpoint_.peer() << ": " << served.message();
+    }
     (void)endpoint_.close();
     on_end_();
     gone_.store(true);
