@@ -117,12 +117,13 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn,
 }
 
 int Peer::map(const Answer& answer, RemoteQp& remote) {
-  remote.mapping =
-      Mapping(segment_fd_.get(), answer.qp_offset, QpView::bytes(answer.recv_entries, answer.max_recv_sge), true);
+  const std::size_t in_page = answer.qp_offset % kPage;
+  const std::size_t bytes = in_page + QpView::bytes(answer.recv_entries, answer.max_recv_sge);
+  remote.mapping = Mapping(segment_fd_.get(), answer.qp_offset - in_page, bytes, true);
   if (remote.mapping.empty()) return errno;
   remote.cq_mapping = Mapping(segment_fd_.get(), answer.recv_cq_offset, sizeof(CqShared), true);
   if (remote.cq_mapping.empty()) return errno;
-  remote.view = QpView(remote.mapping.data(), answer.recv_entries, answer.max_recv_sge);
+  remote.view = QpView(remote.mapping.data() + in_page, answer.recv_entries, answer.max_recv_sge);
   remote.recv_cq = reinterpret_cast<CqShared*>(remote.cq_mapping.data());
   remote.busy_address = answer.busy_address;
   remote.pd = remote.recv_pd = answer.pd;

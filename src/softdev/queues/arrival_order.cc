@@ -11,22 +11,25 @@ namespace rdmacomm::softdev {
 
 void ArrivalOrder::set_queue_pairs(std::span<SoftQp* const> queue_pairs, Stamping stamping) {
   sources_.clear();
+  next_.clear();
   firsts_.clear();
   firsts_.reserve(queue_pairs.size());  // later calls do not allocate
   end_ = 0;
   some_failed_.store(false, std::memory_order_seq_cst);  // before the states are read: see note_failure()
   for (SoftQp* const qp : queue_pairs) {
-    sources_.push_back({qp, qp->next_message()});
+    sources_.push_back({qp});
+    next_.push_back(qp->next_message());
     qp->stamp_messages(stamping);
     if (qp->has_failed()) note_failure();
   }
 }
 
 /// Looks at a source of which no receive is known. Returns the stamp of its first receive, or kNoStamp.
-RDMACOMM_HOT_INLINE std::uint64_t ArrivalOrder::look_at(Source& source) noexcept {
+RDMACOMM_HOT_INLINE std::uint64_t ArrivalOrder::look_at(std::size_t at) noexcept {
+  Source& source = sources_[at];
   // The receives that are seen at once. The more, the fewer looks an application needs that polls for one at a time.
   constexpr int kAhead = 16;
-  if (const std::uint64_t stamp = source.next.stamp(); stamp != kNoStamp) {
+  if (const std::uint64_t stamp = next_[at].stamp(); stamp != kNoStamp) {
     source.known = source.queue_pair->waiting_receives(kAhead);
     return stamp;
   }
@@ -40,9 +43,12 @@ RDMACOMM_HOT_INLINE std::uint64_t ArrivalOrder::look_at(Source& source) noexcept
 /// Looks at all sources of which no receive is known. Returns the earliest stamp that was found, or kNoStamp.
 std::uint64_t ArrivalOrder::look() noexcept {
   std::uint64_t found = kNoStamp;
-  for (std::size_t at = 0; at < sources_.size(); ++at) {
+  const bool may_flush = some_failed_.load(std::memory_order_relaxed);
+  for (std::size_t at = 0, end = next_.size(); at < end; ++at) {
+    if (!may_flush && !next_[at].has_arrived()) [[likely]]
+      continue;
     if (sources_[at].known != 0) continue;
-    const std::uint64_t stamp = look_at(sources_[at]);
+    const std::uint64_t stamp = look_at(at);
     if (stamp == kNoStamp) continue;
     firsts_.push_back({stamp, at});
     std::ranges::push_heap(firsts_, std::greater(), &First::stamp);
@@ -80,14 +86,14 @@ int ArrivalOrder::deliver(int count, ibv_wc* out) noexcept {
     const int most = std::min(source.known, count - found);
     const int polled = source.queue_pair->poll_receives_before(std::min(next, end_), most, out + found);
     found += polled;
-    const NextMessage before = std::exchange(source.next, source.queue_pair->next_message());
+    const NextMessage before = std::exchange(next_[first.at], source.queue_pair->next_message());
     source.known -= polled;
-    first.stamp = polled != 0 && source.known != 0 ? source.next.stamp() : kNoStamp;
+    first.stamp = polled != 0 && source.known != 0 ? next_[first.at].stamp() : kNoStamp;
     if (first.stamp == kNoStamp) {
       source.known = 0;
       // If an invalid message keeps its slot, see SoftQp::deliver(), there is nothing new to see.
-      const bool stays = polled == 0 && before.sequence == source.next.sequence;
-      first.stamp = stays ? kNoStamp : look_at(source);
+      const bool stays = polled == 0 && before.sequence == next_[first.at].sequence;
+      first.stamp = stays ? kNoStamp : look_at(first.at);
       end_ = std::min(end_, first.stamp);  // it was seen just now, so it waits for the next look
     }
     if (first.stamp == kNoStamp) {

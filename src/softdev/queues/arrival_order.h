@@ -36,7 +36,6 @@ class ArrivalOrder {
  private:
   struct Source {
     SoftQp* queue_pair = nullptr;
-    NextMessage next;
     int known = 0;  // number of its receives that were seen
   };
   /// The first known receive of a source.
@@ -46,10 +45,11 @@ class ArrivalOrder {
   };
 
   [[nodiscard]] std::uint64_t look() noexcept;
-  [[nodiscard]] std::uint64_t look_at(Source& source) noexcept;
+  [[nodiscard]] std::uint64_t look_at(std::size_t at) noexcept;
   int deliver(int count, ibv_wc* out) noexcept;
 
-  std::vector<Source> sources_;            // contiguous, so that a look is fast with many queue pairs
+  std::vector<Source> sources_;
+  std::vector<NextMessage> next_;          // of each source; side by side, so that a look is fast with many of them
   std::vector<First> firsts_;              // of the sources of which a receive is known, in no order
   std::uint64_t end_ = 0;                  // known receives with earlier stamps can be delivered
   std::atomic<bool> some_failed_ = false;  // a queue pair may be in ERR

@@ -131,7 +131,8 @@ void QpInitiators::raise_srq_limit() {
 bool QpInitiators::describe(Answer& answer) {
   const std::scoped_lock guard(mutex_);
   if (destroyed_) return false;
-  answer.qp_offset = qp_.block_.offset;
+  const std::byte* const start = reinterpret_cast<const std::byte*>(&shared_);
+  answer.qp_offset = qp_.block_.offset + static_cast<std::size_t>(start - qp_.block_.mapping.data());
   answer.busy_address = reinterpret_cast<std::uint64_t>(&shared_.busy);
   answer.recv_cq_offset = qp_.recv_queue_.segment_offset();
   answer.pd = qp_.pd_number_;

@@ -13,6 +13,7 @@
 #include "softdev/memory/requests.h"
 #include "softdev/queues/premises.h"
 #include "softdev/queues/rnr_timer.h"
+#include "softdev/queues/sender_news.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_socket.h"
@@ -91,6 +92,20 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   if (status != IBV_WC_SUCCESS) sends_failed_ = true;
   if (record.signaled || status != IBV_WC_SUCCESS) ++send_reported_;
   send_finished_.store(position + 1, std::memory_order_release);
+  // If others wait, the caller reports it.
+  news_->store(SenderNews::word(position + 1, false), std::memory_order_release);
+}
+
+/// The number of finished requests has changed, or requests begin or cease to wait.
+void SoftQp::report_news() noexcept {
+  const std::uint32_t finished = send_finished_.load(std::memory_order_relaxed);
+  news_->store(SenderNews::word(finished, needs_retries()), std::memory_order_release);
+}
+
+void SoftQp::report_news_at(std::atomic<std::uint32_t>* word) noexcept {
+  const std::scoped_lock guard(send_lock_);
+  news_ = word != nullptr ? word : &unread_news_;
+  report_news();
 }
 
 /// The number of READs and atomics at the target if a further one begins now. One is in progress until the application
@@ -316,6 +331,7 @@ void SoftQp::store(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
+  report_news();
 }
 
 void SoftQp::keep(const ibv_send_wr& wr) noexcept {
@@ -411,6 +427,7 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
   finish(wr, result.status(), result.bytes());
   pending_.pop_front();
   pending_count_.fetch_sub(1, std::memory_order_relaxed);
+  report_news();
   waiting_for_ = ExecOutcome::kDone;
   if (result.status() != IBV_WC_SUCCESS) return fail_sends_locked();
   if (draining_ != 0 && --draining_ == 0) note_drained();
@@ -450,6 +467,7 @@ void SoftQp::flush_pending() noexcept {
   for (std::size_t i = 0; i < pending_.size(); ++i) finish(pending_[i].wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
+  report_news();
 }
 
 int SoftQp::waiting_sends(int enough) const noexcept {

@@ -55,6 +55,19 @@ std::unique_ptr<Wire> connected(std::unique_ptr<Kind> wire, int& error) {
   return error == 0 ? std::move(wire) : nullptr;
 }
 
+std::size_t view_bytes(const ibv_qp_init_attr& init) noexcept {
+  return QpView::bytes(SoftQp::recv_entries(init), init.cap.max_recv_sge);
+}
+
+/// The address in the block at which its queue pair begins. Blocks begin at pages, so the first lines of all blocks would
+/// have the same place in a cache, which has room for few of them: a poll of 1,024 queue pairs would read all lines from
+/// a slower cache. So queue pairs begin at different lines of their first page.
+std::byte* start_of(const SharedBlock& block, std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = alignof(QpShared);
+  const std::size_t possible = std::min((block.mapping.size() - bytes) / kLine + 1, kPage / kLine);
+  return block.mapping.data() + block.offset / kPage % possible * kLine;
+}
+
 }  // namespace
 
 std::shared_ptr<SoftQp> SoftQp::create(const Premises& premises, const QpKind& kind, const ibv_qp_init_attr& init) {
@@ -62,7 +75,7 @@ std::shared_ptr<SoftQp> SoftQp::create(const Premises& premises, const QpKind& k
     errno = error;
     return nullptr;
   }
-  SharedBlock block = premises.segment.allocate(QpView::bytes(recv_entries(init), init.cap.max_recv_sge));
+  SharedBlock block = premises.segment.allocate(view_bytes(init));
   if (block.mapping.empty()) return nullptr;
   UniqueFd listener;
   const std::uint32_t qpn = premises.queue_pairs.take_number(premises.tcp_use != TcpUse::kNever, listener);
@@ -88,7 +101,7 @@ SoftQp::SoftQp(const Premises& premises, SharedBlock block, std::uint32_t qpn, c
       can_fail_(faults_ != nullptr || (premises.faults != nullptr && premises.faults->has_link_faults())),
       service_(kind.service),
       block_(std::move(block)),
-      view_(block_.mapping.data(), recv_entries(init), init.cap.max_recv_sge),
+      view_(start_of(block_, view_bytes(init)), recv_entries(init), init.cap.max_recv_sge),
       pd_number_(kind.pd_number),
       xrc_domain_(kind.xrc_domain),
       capabilities_(init.cap),

@@ -89,6 +89,7 @@ void QpTcp::start_locked() noexcept {
   take_answers_locked();  // requests refused locally are answered at once
   const bool under_way = wire_->under_way() != 0 && obstacle_locked() == ExecOutcome::kDone;
   qp_.under_way_.store(under_way, std::memory_order_relaxed);
+  qp_.report_news();
   if (!under_way && !qp_.pending_.empty()) qp_.premises_.threads.wake_retrier();
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/hot_inline.h"
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
@@ -44,23 +45,9 @@ int SoftCq::poll(int count, ibv_wc* out) noexcept {
   return tcp_.poll() ? poll_here(count, out) : 0;
 }
 
-int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
-  const std::scoped_lock guard(lock_);
-  if (may_overrun_ && overruns_locked()) [[unlikely]]
-    fail_locked();
-  if (special_ != Special::kNone) [[unlikely]]
-    return special_ == Special::kFailed ? -1 : reordered_.poll(count, out);
-  if (std::exchange(receives_first_, false)) [[unlikely]] {
-    const int found = poll_receives(count, out);
-    return found + poll_sends(count - found, out + found);
-  }
-  const int found = poll_sends(count, out);
-  // Otherwise an application that polls as often as it sends would get no receives.
-  receives_first_ = found == count && count > 0;
-  return found + poll_receives(count - found, out + found);
-}
-
-int SoftCq::poll_sends(int count, ibv_wc* out) noexcept {
+RDMACOMM_HOT_INLINE int SoftCq::poll_sends(int count, ibv_wc* out) noexcept {
+  if (news_ != nullptr) [[unlikely]]
+    return news_->poll(count, out);
   const std::size_t queues = senders_.size();
   int found = 0;
   if (next_ >= queues) next_ = 0;  // queue pairs were detached since
@@ -81,6 +68,22 @@ int SoftCq::poll_receives(int count, ibv_wc* out) noexcept {
   if (count <= 0 || receivers_.empty()) return 0;
   if (receivers_.size() > 1) return arrivals_.poll(count, out);
   return receivers_.front()->poll_receives(count, out);
+}
+
+int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
+  const std::scoped_lock guard(lock_);
+  if (may_overrun_ && overruns_locked()) [[unlikely]]
+    fail_locked();
+  if (special_ != Special::kNone) [[unlikely]]
+    return special_ == Special::kFailed ? -1 : reordered_.poll(count, out);
+  if (std::exchange(receives_first_, false)) [[unlikely]] {
+    const int found = poll_receives(count, out);
+    return found + poll_sends(count - found, out + found);
+  }
+  const int found = poll_sends(count, out);
+  // Otherwise an application that polls as often as it sends would get no receives.
+  receives_first_ = found == count && count > 0;
+  return found + poll_receives(count - found, out + found);
 }
 
 /// Counts the waiting completions; may stop at `enough`.
@@ -137,6 +140,12 @@ int SoftCq::arm(bool solicited_only) noexcept {
 void SoftCq::attach_sender(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   senders_.push_back(&qp);
+  if (news_ != nullptr) {
+    news_->add(qp);
+  } else if (senders_.size() > SenderNews::kWorthwhile) {
+    news_ = std::make_unique<SenderNews>();
+    for (SoftQp* const one : senders_) news_->add(*one);
+  }
   reordered_.add(qp, false);
   count_possible_locked();
 }
@@ -152,6 +161,7 @@ void SoftCq::attach_receiver(SoftQp& qp) {
 void SoftCq::detach(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   std::erase(senders_, &qp);
+  if (news_ != nullptr) news_->remove(qp);
   reordered_.remove(qp);
   std::erase(receivers_, &qp);
   note_receivers_locked();

@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "softdev/queues/arrival_order.h"
 #include "softdev/queues/cq_cursor.h"
 #include "softdev/queues/reordered_completions.h"
+#include "softdev/queues/sender_news.h"
 #include "softdev/shared/completion_event.h"
 #include "softdev/shared/layout.h"
 #include "softdev/shared/shared_file.h"
@@ -130,6 +132,7 @@ class SoftCq : public ibv_cq_ex {
   CqShared* const shared_;
   SpinLock lock_;
   std::vector<SoftQp*> senders_;
+  std::unique_ptr<SenderNews> news_;  // of the senders; nullptr: there were never many
   std::vector<SoftQp*> receivers_;
   ArrivalOrder arrivals_;       // of the receivers, if there are several
   std::uint64_t possible_ = 0;  // maximum number of completions that can wait at a time

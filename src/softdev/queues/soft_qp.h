@@ -111,6 +111,10 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   /// May stop counting at `enough`.
   [[nodiscard]] int waiting_sends(int enough) const noexcept;
   [[nodiscard]] int waiting_receives(int enough) const noexcept;
+  /// The number of finished requests that polls have passed. Called under the completion queue's lock.
+  [[nodiscard]] std::uint32_t sends_scanned() const noexcept { return send_scanned_; }
+  /// From now on, writes SenderNews::word() to `word` when it changes. nullptr: no longer.
+  void report_news_at(std::atomic<std::uint32_t>* word) noexcept;
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// True if retry_pending() may have an effect.
   [[nodiscard]] bool needs_retries() const noexcept {
@@ -269,6 +273,7 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   void store(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
+  void report_news() noexcept;
   /// Call if there may be more completions than before. Needs the send queue's lock: after destroy() the completion
   /// queue may not exist any more.
   void notify_sender(std::uint32_t reported_before) noexcept {
@@ -355,6 +360,8 @@ class SoftQp : public QpEx, public std::enable_shared_from_this<SoftQp> {
   std::uint32_t send_posted_ = 0;
   std::uint32_t send_reported_ = 0;  // number of finished requests with a completion
   bool sends_failed_ = false;        // since the last notification of the queue
+  std::atomic<std::uint32_t> unread_news_{0};
+  std::atomic<std::uint32_t>* news_ = &unread_news_;  // see report_news_at()
   ReusingQueue<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // all requests are on their way to another host, and nothing blocks them

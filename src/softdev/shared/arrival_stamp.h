@@ -44,6 +44,9 @@ struct NextMessage {
   InSlot* slot = nullptr;
   std::uint32_t sequence = 0;
 
+  [[nodiscard]] bool has_arrived() const noexcept {
+    return slot->head.load(std::memory_order_acquire).sequence == sequence;
+  }
   /// The stamp of the message; kNoStamp: it has not arrived.
   [[nodiscard]] std::uint64_t stamp() const noexcept {
     const SlotHead head = slot->head.load(std::memory_order_acquire);

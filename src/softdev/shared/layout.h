@@ -15,7 +15,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 16;
+inline constexpr std::uint32_t kLayoutVersion = 17;
 inline constexpr std::size_t kPage = 4096;
 
 /// The memfd of the target that contains a registered range, so that an initiator can map it.
