@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,10 @@ struct Figures {
   double create_ms = 0;
   double connect_ms = 0;
   double messages_ms = 0;
+  // Medians.
+  double empty_poll_us = 0;
+  double dereg_mr_us = 0;
+  double waiting_poll_us = 0;  // by a second thread, while a request waits
 };
 
 /// Memory shared by the processes. The numbers of all queue pairs follow it.
@@ -102,6 +108,26 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+/// The median time of a call of `work`, in microseconds. Before each call, `prepare` is called, and not measured.
+template <typename Work, typename Prepare>
+double median_us(Work&& work, Prepare&& prepare) {
+  constexpr std::size_t kCalls = 1001;
+  std::vector<Clock::duration> times(kCalls);
+  for (Clock::duration& time : times) {
+    prepare();
+    const auto start = Clock::now();
+    work();
+    time = Clock::now() - start;
+  }
+  const auto middle = times.begin() + kCalls / 2;
+  std::ranges::nth_element(times, middle);
+  return std::chrono::duration<double, std::micro>(*middle).count();
+}
+template <typename Work>
+double median_us(Work&& work) {
+  return median_us(work, [] {});
+}
+
 /// One of the processes.
 class Node {
  public:
@@ -126,6 +152,8 @@ class Node {
     figures.after = memory_now();
     figures.descriptors = entries_of("/proc/self/fd");
     figures.threads = entries_of("/proc/self/task");
+    wait_for_all();
+    if (self_ == 0) measure_calls(figures);
     wait_for_all();  // no process closes before all have measured
     release();
   }
@@ -153,8 +181,12 @@ class Node {
     memory_ = static_cast<std::byte*>(api().allocate_memory(context_.get(), bytes_, false));
     require(memory_ != nullptr, "allocate_memory");
     std::memset(memory_, 0, bytes_);
-    mr_ = verbs::MrHandle(api(), api().reg_mr(pd_.get(), memory_, bytes_, IBV_ACCESS_LOCAL_WRITE));
-    require(static_cast<bool>(mr_), "reg_mr");
+    mr_ = register_memory();
+  }
+  [[nodiscard]] verbs::MrHandle register_memory() const {
+    verbs::MrHandle made(api(), api().reg_mr(pd_.get(), memory_, bytes_, IBV_ACCESS_LOCAL_WRITE));
+    require(static_cast<bool>(made), "reg_mr");
+    return made;
   }
 
   void create() {
@@ -271,6 +303,25 @@ class Node {
     if (!good) fail("a received message differs from the sent message");
   }
 
+  /// While all other processes sleep.
+  void measure_calls(Figures& figures) {
+    figures.empty_poll_us = median_us([this] { poll_nothing(); });
+    figures.dereg_mr_us = median_us([this] { mr_.reset(); }, [this] { mr_ = register_memory(); });
+    mr_ = register_memory();
+    send(0);  // there is no receive for it
+    std::atomic<bool> done = false;
+    std::thread second([&] {
+      figures.waiting_poll_us = median_us([this] { poll_nothing(); });
+      done = true;
+    });
+    while (!done) continue;  // as in a program that is busy: a system call that stops other processors takes longer
+    second.join();
+  }
+  void poll_nothing() {
+    ibv_wc completion{};
+    if (ibv_poll_cq(cq_.get(), 1, &completion) != 0) fail("a completion arrived that no request has");
+  }
+
   void release() {
     queue_pairs_.clear();
     mr_.reset();
@@ -346,11 +397,13 @@ void print(const Table& table) {
     most.connect_ms = std::max(most.connect_ms, figures.connect_ms);
     most.messages_ms = std::max(most.messages_ms, figures.messages_ms);
   }
+  const Figures& first = table.figures[0];
   const std::uint64_t queue_pairs = std::uint64_t{FLAGS_processes} * (FLAGS_processes - 1) * FLAGS_queue_pairs;
-  std::printf("| %u | %llu | %u | %.0f ms | %.0f ms | %.0f ms | %.1f KiB | %ld | %ld |\n", FLAGS_processes,
-              static_cast<unsigned long long>(queue_pairs / FLAGS_processes), FLAGS_depth, most.create_ms,
-              most.connect_ms, most.messages_ms, static_cast<double>(after - before) / static_cast<double>(queue_pairs),
-              most.descriptors, most.threads);
+  std::printf("| %u | %llu | %u | %.0f ms | %.0f ms | %.0f ms | %.1f KiB | %ld | %ld | %.2f us | %.1f us | %.2f us |\n",
+              FLAGS_processes, static_cast<unsigned long long>(queue_pairs / FLAGS_processes), FLAGS_depth,
+              most.create_ms, most.connect_ms, most.messages_ms,
+              static_cast<double>(after - before) / static_cast<double>(queue_pairs), most.descriptors, most.threads,
+              first.empty_poll_us, first.dereg_mr_us, first.waiting_poll_us);
 }
 
 }  // namespace
@@ -362,7 +415,10 @@ int main(int argc, char** argv) {
       "table:\n"
       "processes, queue pairs of each, their depth, time for creating them, for connecting them, for the messages; "
       "then\n"
-      "memory for a queue pair, descriptors and threads of a process. Exit status 1: something was not as it must be.");
+      "memory for a queue pair, descriptors and threads of a process; then the medians of the time of an empty poll, "
+      "of\n"
+      "ibv_dereg_mr, and of a poll by a second thread while a request waits. Exit status 1: something was not as it "
+      "must be.");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   if (FLAGS_processes < 2 || FLAGS_processes > 256 || FLAGS_queue_pairs < 1 || FLAGS_queue_pairs > 4096) {
     fail("--processes is 2 to 256, --queue_pairs 1 to 4096");

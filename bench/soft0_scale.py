@@ -3,7 +3,7 @@
 
 usage: bench/soft0_scale.py [--write] [soft0_scale]
 
-Runs soft0_scale (default build/release/bench/soft0_scale) with two processes that have 1,000 queue pairs, and with 64
+Runs soft0_scale (default build/release/bench/soft0_scale) with two processes that have 1 or 1,024 queue pairs, and with 64
 processes that are all connected to each other. --write puts the table into docs/soft_device.md. Exit status 1: a run
 failed.
 """
@@ -16,11 +16,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOCUMENT = os.path.join(ROOT, "docs/soft_device.md")
 BEGIN, END = "<!-- begin: bench/soft0_scale.py --write -->\n", "<!-- end -->\n"
 HEAD = ("| processes | queue pairs of each | depth | created in | connected in | one message each in | memory for a queue pair "
-        "| descriptors | threads |\n|---|---|---|---|---|---|---|---|---|\n")
+        "| descriptors | threads | empty poll | ibv_dereg_mr | poll by a second thread |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 RUNS = (
-    ("--processes=2", "--queue_pairs=1000"),
-    ("--processes=2", "--queue_pairs=1000", "--depth=128"),
-    ("--processes=2", "--queue_pairs=1000", "--events"),
+    ("--processes=2", "--queue_pairs=1"),
+    ("--processes=2", "--queue_pairs=1024"),
+    ("--processes=2", "--queue_pairs=1024", "--depth=128"),
+    ("--processes=2", "--queue_pairs=1024", "--events"),
     ("--processes=64",),
     ("--processes=64", "--queue_pairs=4"),
 )
