@@ -37,7 +37,7 @@ struct RecordingNode : DeviceNode {
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   }
   ssize_t write(int fd, const void* data, std::size_t length) noexcept override {
-    written.emplace_back(fd, std::string(static_cast<const char*>(data), length));
+    if (records_writes) written.emplace_back(fd, std::string(static_cast<const char*>(data), length));
     return static_cast<ssize_t>(length);
   }
   void closed(int fd) noexcept override { closed_ones.push_back(fd); }
@@ -45,12 +45,14 @@ struct RecordingNode : DeviceNode {
 
   void reset() {
     opened_with = -1;
+    records_writes = true;
     written.clear();
     closed_ones.clear();
     moves.clear();
   }
 
   int opened_with = -1;
+  bool records_writes = true;  // it allocates memory for that
   std::vector<std::pair<int, std::string>> written;
   std::vector<int> closed_ones;
   std::vector<std::pair<int, int>> moves;
@@ -189,6 +191,7 @@ TEST_F(DeviceNodes, AHandlerMayFork) {
         while (forks <= sent) std::this_thread::yield();
       }
     });
+    node().records_writes = false;  // glibc's fork() waits for an allocation that the handler has interrupted
     bool all_written = true;
     while (forks < 20) all_written = write(fd, "x", 1) == 1 && all_written;
     signals.join();
