@@ -84,6 +84,7 @@ ibv_ah* create_ah_from_wc(ibv_pd* pd, const ibv_wc& wc, const ibv_grh* header, s
 }
 
 int attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t /*lid*/) {
+  if (const int error = device_error(qp->context); error != 0) return error;
   return SoftQp::from(qp).join(*group);
 }
 

@@ -34,6 +34,7 @@ int copy_from(void* to, ibv_dm* dm, std::uint64_t offset, std::size_t length) {
 }  // namespace
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attributes) {
+  if (const int error = device_error(context); error != 0) return fail<ibv_dm>(error);
   if (attributes->comp_mask != 0) return fail<ibv_dm>(EOPNOTSUPP);
   const bool fits = attributes->length != 0 && attributes->length <= kMaxDeviceMemory;
   if (!fits || attributes->log_align_req > kMaxLogAlignment) return fail<ibv_dm>(EINVAL);

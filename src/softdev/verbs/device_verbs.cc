@@ -154,6 +154,7 @@ int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t inde
 }
 
 int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey) {
+  if (const int error = device_error(context); error != 0) return error;
   if (!identity_of(context).has_port(port) || index != 0) {
     errno = EINVAL;
     return -1;

@@ -52,6 +52,7 @@ int dealloc_pd(ibv_pd* pd) {
 }
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes) {
+  if (const int error = device_error(context); error != 0) return fail<ibv_td>(error);
   if (attributes->comp_mask != 0) return fail<ibv_td>(EINVAL);
   auto* td = new (std::nothrow) SoftTd;
   if (td == nullptr) return fail<ibv_td>(ENOMEM);

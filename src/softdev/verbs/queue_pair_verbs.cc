@@ -113,6 +113,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
 }
 
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*mask*/, ibv_qp_init_attr* init) {
+  if (const int error = device_error(qp->context); error != 0) return error;
   SoftQp::from(qp).query(*attributes, *init);
   return 0;
 }

@@ -195,6 +195,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std:
 }
 
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length, unsigned access) {
+  if (const int error = device_error(pd->context); error != 0) return fail<ibv_mr>(error);
   SoftDm& memory = SoftDm::from(dm);
   const auto flags = static_cast<int>(access);
   if (pd->context != dm->context || !memory.has(offset, length)) return fail<ibv_mr>(EINVAL);
@@ -214,6 +215,7 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
 }
 
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  if (const int error = device_error(pd->context); error != 0) return fail<ibv_mr>(error);
   const Wanted wanted{pd, nullptr, SIZE_MAX, 0, 0};
   if (null_memory(false) == nullptr || null_memory(true) == nullptr) return fail<ibv_mr>(ENOMEM);
   ibv_mr* const mr = enter(wanted, null_registration(SoftPd::from(pd).number), {});
@@ -224,6 +226,10 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
 }
 
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
+  if (const int error = device_error(mr->context); error != 0) {
+    errno = error;
+    return IBV_REREG_MR_ERR_CMD;
+  }
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
@@ -263,6 +269,7 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
 }
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* slices, std::uint32_t count) {
+  if (const int error = device_error(pd->context); error != 0) return error;
   const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
   constexpr int kNoFault = 2;  // IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, since release 32
   if (!writes && advice != IBV_ADVISE_MR_ADVICE_PREFETCH && static_cast<int>(advice) != kNoFault) return EOPNOTSUPP;

@@ -34,6 +34,7 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {
 }
 
 int query_srq(ibv_srq* srq, ibv_srq_attr* attributes) {
+  if (const int error = device_error(srq->context); error != 0) return error;
   SoftSrq::from(srq).query(*attributes);
   return 0;
 }

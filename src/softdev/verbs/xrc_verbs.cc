@@ -14,6 +14,7 @@
 namespace rdmacomm::softdev {
 
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init) {
+  if (const int error = device_error(context); error != 0) return fail<ibv_xrcd>(error);
   constexpr std::uint32_t kNeeded = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if ((init->comp_mask & ~kNeeded) != 0) return fail<ibv_xrcd>(EOPNOTSUPP);
   if (init->comp_mask != kNeeded) return fail<ibv_xrcd>(EINVAL);
@@ -87,6 +88,7 @@ int get_srq_num(ibv_srq* srq, std::uint32_t* number) {
 }
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted) {
+  if (const int error = device_error(context); error != 0) return fail<ibv_qp>(error);
   constexpr std::uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   constexpr std::uint32_t kKnown = kNeeded | IBV_QP_OPEN_ATTR_CONTEXT;
   if ((wanted->comp_mask & ~kKnown) != 0) return fail<ibv_qp>(EOPNOTSUPP);

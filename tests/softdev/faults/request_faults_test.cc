@@ -286,6 +286,7 @@ TEST(RequestFaults, ADeviceThatFailsFlushesAllAndRefusesCalls) {
   FaultScene scene("at 2 device fatal");
   Qp idle(scene.a_node);
   idle.connect_to(idle.number());
+  ASSERT_EQ(idle.post_recv(scene.local.slice(0, 8), 8), 0);
   ASSERT_EQ(scene.a.post_recv(scene.local.slice(0, 8), 9), 0);
   ASSERT_EQ(scene.write(1), 0);
   EXPECT_EQ(scene.next_of_a(), IBV_WC_SUCCESS);
@@ -293,7 +294,7 @@ TEST(RequestFaults, ADeviceThatFailsFlushesAllAndRefusesCalls) {
   EXPECT_EQ(scene.write(3), EIO);
   EXPECT_EQ(next_event(scene.a_node), IBV_EVENT_DEVICE_FATAL);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.next_of_a(), IBV_WC_WR_FLUSH_ERR);
-  EXPECT_EQ(state_of(idle), IBV_QPS_ERR);
+  EXPECT_EQ(idle.next().status, IBV_WC_WR_FLUSH_ERR);
 
   EXPECT_EQ(scene.a.post_recv(scene.local.slice(0, 8), 9), EIO);
   EXPECT_EQ(scene.a.to_state(IBV_QPS_RESET), EIO);
@@ -303,9 +304,20 @@ TEST(RequestFaults, ADeviceThatFailsFlushesAllAndRefusesCalls) {
   EXPECT_EQ(api().query_port(scene.a_node.context.get(), 1, &port), EIO);
   EXPECT_EQ(api().query_device(scene.a_node.context.get(), &device), EIO);
   EXPECT_EQ(api().query_gid_entry(scene.a_node.context.get(), 1, 0, &gid), EIO);
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr init{};
+  EXPECT_EQ(api().query_qp(idle.qp.get(), &attributes, IBV_QP_STATE, &init), EIO);
+  const ibv_gid group{};
+  EXPECT_EQ(attach_mcast(idle.qp.get(), &group, 0), EIO);
   EXPECT_EQ(api().reg_mr(scene.a_node.pd.get(), scene.local.data, 8, 0), nullptr);
   EXPECT_EQ(errno, EIO);
+  EXPECT_EQ(rereg_mr(scene.local.mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_CMD);
   EXPECT_EQ(api().create_cq(scene.a_node.context.get(), 1, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(errno, EIO);
+  ibv_alloc_dm_attr wanted{.length = 64, .log_align_req = 0, .comp_mask = 0};
+  EXPECT_EQ(alloc_dm(scene.a_node.context.get(), &wanted), nullptr);
+  EXPECT_EQ(errno, EIO);
+  EXPECT_EQ(alloc_null_mr(scene.a_node.pd.get()), nullptr);
   EXPECT_EQ(errno, EIO);
 
   Node again;
