@@ -155,28 +155,6 @@ class Runs(CopyTest):
         self.assert_no_partials()
         self.assert_ends_in_order(server)
 
-    @staticmethod
-    def with_locked_memory(size):
-        """A prefix that runs a program like one of an ordinary user, who may lock `size` bytes."""
-        unprivileged = ("setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock") if os.geteuid() == 0 else ()
-        return ("env", "RDMACOMM_SOFT0_MEMLOCK=on", "prlimit", f"--memlock={size}", *unprivileged)
-
-    def test_needs_less_locked_memory_than_users_may_have(self):
-        ordinary = self.with_locked_memory(8 * MIB)  # the default of Linux since 5.16
-        server = self.serve(prefix=ordinary)
-        data = self.random.randbytes(3 * MIB)
-        self.assert_copied(self.file("in/file", data), ":file", prefix=ordinary)
-        self.assertEqual(self.content("root/file"), data)
-        self.assert_ends_in_order(server)
-
-    def test_a_server_with_too_little_locked_memory_says_so(self):
-        server = self.serve(prefix=self.with_locked_memory(4 * MIB))
-        self.assert_one_line(self.copy(self.file("in/file", b"data"), ":file"), "closed the connection")
-        server.kill(signal.SIGTERM)
-        status, _, err = server.finish(20)
-        self.assertEqual(status, 0)
-        self.assertRegex(err, "cannot serve 127.0.0.1.*RLIMIT_MEMLOCK. of this process is 4 MiB")
-
     def make_tree(self, top="in/tree"):
         names = ["plain", "with blanks  ", "Grüße/日本語", "a\nnewline/b\n", "-dash", "x" * 255, "deep/er/and/deeper/file",
                  "back\\slash\ttab", ".hidden", "colon:name"]
@@ -294,74 +272,6 @@ class Runs(CopyTest):
         self.assert_copied(*names, *names[:200], ":folder")
         self.assertEqual([name for name in names[:200] if self.content("root/folder/" + os.path.basename(name)) != self.content(name)],
                          [])
-
-    def test_modes_without_a_follow_the_umask(self):
-        self.serve(umask=0o27)
-        source = self.file("in/file", b"x")
-        os.chmod(source, 0o4777)
-        self.assert_copied(source, ":file")
-        self.assertEqual(stat.S_IMODE(os.stat(self.path("root/file")).st_mode), 0o750)
-
-    def test_the_rights_of_an_owner_are_not_given_away(self):
-        """Owners are not copied, so set-user-ID and set-group-ID are not either. Directories keep the receiver's own
-        bits."""
-        for name in ("root", "out"):
-            os.chmod(self.path(name), 0o2755)
-        self.serve(umask=0o22)
-        for top in ("in/tree", "root/tree"):
-            for name, size in (("empty", 0), ("small", 1), ("big", BLOCK)):
-                self.file(f"{top}/{name}", self.random.randbytes(size))
-            for name in ("shared", "closed"):
-                os.mkdir(self.path(top, name))
-            for name in os.listdir(self.path(top)):
-                os.chmod(self.path(top, name), 0o7555 if name == "closed" else 0o7755)
-            os.chmod(self.path(top), 0o6755)
-        for name in ("root/there", "out/there"):
-            os.mkdir(self.path(name))
-            os.chmod(self.path(name), 0o755)
-        os.rename(self.path("root/tree"), self.path("root/pulled"))
-        for number, more in enumerate(([], ["-a"], ["--resume"], ["--delta", "-a"], ["--resume", "-a"])):
-            for end, source, folder in (("root", self.path("in/tree"), ":"), ("out", ":pulled", self.path("out") + "/")):
-                for name in (f"new {number}", "there"):
-                    with self.subTest(more=more, end=end, name=name):
-                        target = self.path(end, name)
-                        big = os.path.join(target, "big")
-                        if "--resume" in more and os.path.exists(big):  # resumed in place, with a mode of its own
-                            os.truncate(big, BLOCK // 2)
-                            os.chmod(big, 0o7755)
-                            os.rename(big, os.path.join(target, ".big.rdma_copy-partial"))
-                        elif os.path.exists(big):
-                            os.chmod(big, 0o7755)
-                        self.assert_copied("-r", *more, source + "/", folder + name)
-                        sticky = stat.S_ISVTX if "-a" in more else 0
-                        modes = {found: stat.S_IMODE(os.stat(os.path.join(target, found)).st_mode) for found in os.listdir(target)}
-                        inherited = stat.S_ISGID if os.stat(target).st_mode & stat.S_ISGID else 0
-                        self.assertEqual(inherited != 0, name != "there", "the system's own bit of a directory stays")
-                        for found in ("empty", "small", "big"):
-                            if not more or "-a" in more or name != "there":
-                                self.assertEqual(oct(modes[found]), oct(0o755 | sticky), found)
-                        for found, mode in (("shared", 0o755), ("closed", 0o555)):
-                            if "-a" in more or name != "there":
-                                self.assertEqual(oct(modes[found]), oct(mode | sticky | inherited), found)
-
-    def test_a_default_acl_applies_except_with_a(self):
-        everything, none = 0xFFFFFFFF, 0
-        # Version 2; rwx for the owner, r-x for the group, nothing for others. Source: acl(5), linux/posix_acl_xattr.h
-        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, rights, everything)
-                                              for tag, rights in ((0x01, 7), (0x04, 5), (0x20, none)))
-        try:
-            os.setxattr(self.path("root"), "system.posix_acl_default", acl)
-        except OSError as error:
-            self.skipTest(f"no ACLs here: {error}")
-        self.serve(umask=0)
-        for name, size in (("small", 1), ("big", BLOCK)):
-            source = self.file("in/" + name, b"x" * size)
-            for mode, made in ((0o644, 0o640), (0o444, 0o440)):
-                os.chmod(source, mode)
-                self.assert_copied(source, f":{name}{mode:o}")
-                self.assertEqual(stat.S_IMODE(os.stat(self.path(f"root/{name}{mode:o}")).st_mode), made)
-                self.assert_copied("-a", source, f":{name}{mode:o}")
-                self.assertEqual(stat.S_IMODE(os.stat(self.path(f"root/{name}{mode:o}")).st_mode), mode)
 
     def test_a_sparse_file_stays_sparse(self):
         self.serve()
@@ -555,6 +465,145 @@ class Runs(CopyTest):
         self.assertEqual((stat.S_IMODE(after.st_mode), after.st_mtime_ns, after.st_ino),
                          (0o755, os.stat(source).st_mtime_ns, before.st_ino))
 
+    def test_a_partial_file_of_another_user_is_not_continued(self):
+        """A completed file would belong to that user. The partial file is kept, because this user may not delete it."""
+        if os.geteuid() != 0:
+            self.skipTest("only root may give files away")
+        self.serve()
+        data = self.random.randbytes(MIB)
+        partial = self.file("root/.file.rdma_copy-partial", data[:MIB // 2])
+        os.chown(partial, 65534, 65534)
+        with open(partial, "rb") as theirs:
+            result = self.assert_copied("--resume", "--json", self.file("in/file", data), ":")
+            self.assertNotEqual(os.stat(self.path("root/file")).st_ino, os.fstat(theirs.fileno()).st_ino)
+            self.assertEqual(os.stat(partial).st_ino, os.fstat(theirs.fileno()).st_ino)
+        self.assertEqual((result["bytes_sent"], os.stat(self.path("root/file")).st_uid), (MIB, os.geteuid()))
+        self.assertEqual(self.content("root/file"), data)
+        self.assertEqual(self.content("root/.file.rdma_copy-partial"), data[:MIB // 2])
+        os.unlink(partial)
+        self.assert_no_partials()
+
+    def test_a_server_keeps_nothing_of_former_clients(self):
+        def threads_and_files():
+            return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
+        server = self.serve()
+        self.assert_copied(self.file("in/first", b"x"), ":")  # creates what all clients share
+        source = self.file("in/file", self.random.randbytes(MIB))
+        copies = [self.begin("--bwlimit=100k", source, f":{number}") for number in range(12)]
+        for number in range(12):
+            Broken.wait_for_partial(self, 1, f"root/.{number}.rdma_copy-partial")
+        for copying in copies:
+            copying.kill()
+            copying.finish()
+        deadline = time.monotonic() + 20 * SLOW
+        while any(now > most for now, most in zip(threads_and_files(), (8, 30))):  # each client has about five files
+            self.assertLess(time.monotonic(), deadline, threads_and_files())
+            time.sleep(0.05)
+
+    def test_several_clients_at_once(self):
+        server = self.serve()
+        data = {name: self.random.randbytes(5 * MIB) for name in "abcd"}
+        copies = [self.begin(self.file(f"in/{name}", content), ":") for name, content in data.items()]
+        for copying in copies:
+            self.assert_success(copying.finish())
+        for name, content in data.items():
+            self.assertEqual(self.content(f"root/{name}"), content)
+        self.assert_ends_in_order(server)
+
+
+class Display(CopyTest):
+    """The texts, the rights of files and the limits of a user, which do not depend on the device."""
+
+    @staticmethod
+    def with_locked_memory(size):
+        """A prefix that runs a program like one of an ordinary user, who may lock `size` bytes."""
+        unprivileged = ("setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock") if os.geteuid() == 0 else ()
+        return ("env", "RDMACOMM_SOFT0_MEMLOCK=on", "prlimit", f"--memlock={size}", *unprivileged)
+
+    def test_needs_less_locked_memory_than_users_may_have(self):
+        ordinary = self.with_locked_memory(8 * MIB)  # the default of Linux since 5.16
+        server = self.serve(prefix=ordinary)
+        data = self.random.randbytes(3 * MIB)
+        self.assert_copied(self.file("in/file", data), ":file", prefix=ordinary)
+        self.assertEqual(self.content("root/file"), data)
+        self.assert_ends_in_order(server)
+
+    def test_a_server_with_too_little_locked_memory_says_so(self):
+        server = self.serve(prefix=self.with_locked_memory(4 * MIB))
+        self.assert_one_line(self.copy(self.file("in/file", b"data"), ":file"), "closed the connection")
+        server.kill(signal.SIGTERM)
+        status, _, err = server.finish(20)
+        self.assertEqual(status, 0)
+        self.assertRegex(err, "cannot serve 127.0.0.1.*RLIMIT_MEMLOCK. of this process is 4 MiB")
+
+    def test_modes_without_a_follow_the_umask(self):
+        self.serve(umask=0o27)
+        source = self.file("in/file", b"x")
+        os.chmod(source, 0o4777)
+        self.assert_copied(source, ":file")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("root/file")).st_mode), 0o750)
+
+    def test_the_rights_of_an_owner_are_not_given_away(self):
+        """Owners are not copied, so set-user-ID and set-group-ID are not either. Directories keep the receiver's own
+        bits."""
+        for name in ("root", "out"):
+            os.chmod(self.path(name), 0o2755)
+        self.serve(umask=0o22)
+        for top in ("in/tree", "root/tree"):
+            for name, size in (("empty", 0), ("small", 1), ("big", BLOCK)):
+                self.file(f"{top}/{name}", self.random.randbytes(size))
+            for name in ("shared", "closed"):
+                os.mkdir(self.path(top, name))
+            for name in os.listdir(self.path(top)):
+                os.chmod(self.path(top, name), 0o7555 if name == "closed" else 0o7755)
+            os.chmod(self.path(top), 0o6755)
+        for name in ("root/there", "out/there"):
+            os.mkdir(self.path(name))
+            os.chmod(self.path(name), 0o755)
+        os.rename(self.path("root/tree"), self.path("root/pulled"))
+        for number, more in enumerate(([], ["-a"], ["--resume"], ["--delta", "-a"], ["--resume", "-a"])):
+            for end, source, folder in (("root", self.path("in/tree"), ":"), ("out", ":pulled", self.path("out") + "/")):
+                for name in (f"new {number}", "there"):
+                    with self.subTest(more=more, end=end, name=name):
+                        target = self.path(end, name)
+                        big = os.path.join(target, "big")
+                        if "--resume" in more and os.path.exists(big):  # resumed in place, with a mode of its own
+                            os.truncate(big, BLOCK // 2)
+                            os.chmod(big, 0o7755)
+                            os.rename(big, os.path.join(target, ".big.rdma_copy-partial"))
+                        elif os.path.exists(big):
+                            os.chmod(big, 0o7755)
+                        self.assert_copied("-r", *more, source + "/", folder + name)
+                        sticky = stat.S_ISVTX if "-a" in more else 0
+                        modes = {found: stat.S_IMODE(os.stat(os.path.join(target, found)).st_mode) for found in os.listdir(target)}
+                        inherited = stat.S_ISGID if os.stat(target).st_mode & stat.S_ISGID else 0
+                        self.assertEqual(inherited != 0, name != "there", "the system's own bit of a directory stays")
+                        for found in ("empty", "small", "big"):
+                            if not more or "-a" in more or name != "there":
+                                self.assertEqual(oct(modes[found]), oct(0o755 | sticky), found)
+                        for found, mode in (("shared", 0o755), ("closed", 0o555)):
+                            if "-a" in more or name != "there":
+                                self.assertEqual(oct(modes[found]), oct(mode | sticky | inherited), found)
+
+    def test_a_default_acl_applies_except_with_a(self):
+        everything, none = 0xFFFFFFFF, 0
+        # Version 2; rwx for the owner, r-x for the group, nothing for others. Source: acl(5), linux/posix_acl_xattr.h
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, rights, everything)
+                                              for tag, rights in ((0x01, 7), (0x04, 5), (0x20, none)))
+        try:
+            os.setxattr(self.path("root"), "system.posix_acl_default", acl)
+        except OSError as error:
+            self.skipTest(f"no ACLs here: {error}")
+        self.serve(umask=0)
+        for name, size in (("small", 1), ("big", BLOCK)):
+            source = self.file("in/" + name, b"x" * size)
+            for mode, made in ((0o644, 0o640), (0o444, 0o440)):
+                os.chmod(source, mode)
+                self.assert_copied(source, f":{name}{mode:o}")
+                self.assertEqual(stat.S_IMODE(os.stat(self.path(f"root/{name}{mode:o}")).st_mode), made)
+                self.assert_copied("-a", source, f":{name}{mode:o}")
+                self.assertEqual(stat.S_IMODE(os.stat(self.path(f"root/{name}{mode:o}")).st_mode), mode)
+
     def test_output_that_cannot_be_written(self):
         self.serve()
         source = self.file("in/file", b"x")
@@ -652,51 +701,6 @@ class Runs(CopyTest):
         self.file("in/tree/file", data[:-4096] + bytes(4096))
         self.assertRegex(self.on_terminal("--delta", self.path("in/tree/file"), ":tree/"),
                          rf"rdma_copy: 1 file, 1.049 MB \(4.096 kB sent\), {rest}\r\n")
-
-    def test_a_partial_file_of_another_user_is_not_continued(self):
-        """A completed file would belong to that user. The partial file is kept, because this user may not delete it."""
-        if os.geteuid() != 0:
-            self.skipTest("only root may give files away")
-        self.serve()
-        data = self.random.randbytes(MIB)
-        partial = self.file("root/.file.rdma_copy-partial", data[:MIB // 2])
-        os.chown(partial, 65534, 65534)
-        with open(partial, "rb") as theirs:
-            result = self.assert_copied("--resume", "--json", self.file("in/file", data), ":")
-            self.assertNotEqual(os.stat(self.path("root/file")).st_ino, os.fstat(theirs.fileno()).st_ino)
-            self.assertEqual(os.stat(partial).st_ino, os.fstat(theirs.fileno()).st_ino)
-        self.assertEqual((result["bytes_sent"], os.stat(self.path("root/file")).st_uid), (MIB, os.geteuid()))
-        self.assertEqual(self.content("root/file"), data)
-        self.assertEqual(self.content("root/.file.rdma_copy-partial"), data[:MIB // 2])
-        os.unlink(partial)
-        self.assert_no_partials()
-
-    def test_a_server_keeps_nothing_of_former_clients(self):
-        def threads_and_files():
-            return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
-        server = self.serve()
-        self.assert_copied(self.file("in/first", b"x"), ":")  # creates what all clients share
-        source = self.file("in/file", self.random.randbytes(MIB))
-        copies = [self.begin("--bwlimit=100k", source, f":{number}") for number in range(12)]
-        for number in range(12):
-            Broken.wait_for_partial(self, 1, f"root/.{number}.rdma_copy-partial")
-        for copying in copies:
-            copying.kill()
-            copying.finish()
-        deadline = time.monotonic() + 20 * SLOW
-        while any(now > most for now, most in zip(threads_and_files(), (8, 30))):  # each client has about five files
-            self.assertLess(time.monotonic(), deadline, threads_and_files())
-            time.sleep(0.05)
-
-    def test_several_clients_at_once(self):
-        server = self.serve()
-        data = {name: self.random.randbytes(5 * MIB) for name in "abcd"}
-        copies = [self.begin(self.file(f"in/{name}", content), ":") for name, content in data.items()]
-        for copying in copies:
-            self.assert_success(copying.finish())
-        for name, content in data.items():
-            self.assertEqual(self.content(f"root/{name}"), content)
-        self.assert_ends_in_order(server)
 
     def test_forms_of_hosts_and_ports(self):
         self.serve("--listen=::")
