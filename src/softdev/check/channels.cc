@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,9 +142,55 @@ Object* object_of(const ibv_async_event& event) {
   }
 }
 
+/// The device has moved the queue pairs to ERR for which `is_meant` is true.
+template <typename IsMeant>
+void fail_queue_pairs(const IsMeant& is_meant) {
+  for (const auto& [address, object] : objects().all()) {
+    auto* const qp = dynamic_cast<Qp*>(object.get());
+    if (qp != nullptr && qp->state != IBV_QPS_RESET && is_meant(*qp)) qp->state = IBV_QPS_ERR;
+  }
+}
+
+void follow_failure(const ibv_async_event& event, ibv_context* context) {
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR: return fail_queue_pairs([&](const Qp& qp) { return qp.verbs == event.element.qp; });
+    case IBV_EVENT_CQ_ERR:
+      if (const Cq* const cq = objects().find_as<Cq>(event.element.cq); cq != nullptr) note_overrun(*cq);
+      return;
+    case IBV_EVENT_DEVICE_FATAL: return fail_queue_pairs([&](const Qp& qp) { return qp.context == context; });
+    default: return;
+  }
+}
+
+std::set<const void*>& acknowledged() {
+  static auto& all = *new std::set<const void*>;  // never destroyed: programs use verbs until they end
+  return all;
+}
+
 }  // namespace
 
-void note_async_event(const ibv_async_event& event, StackId where) {
+void note_acknowledged(const void* address) {
+  acknowledged().insert(address);
+}
+
+bool was_acknowledged(const void* address) {
+  return acknowledged().contains(address);
+}
+
+bool was_acknowledged_already(const ibv_async_event& event) {
+  // The members of the union are pointers, or the number of a port.
+  if (verbs::element_of(event.event_type) == verbs::EventElement::kOther) return false;
+  return object_of(event) == nullptr && was_acknowledged(event.element.cq);
+}
+
+void note_overrun(const Cq& cq) {
+  fail_queue_pairs([&cq](const Qp& qp) { return qp.send_cq == &cq || qp.recv_cq == &cq; });
+}
+
+void note_async_event(const ibv_async_event& event, ibv_context* context, StackId where) {
+  follow_failure(event, context);
   Object* const object = object_of(event);
   if (object == nullptr) return;
   object->unacknowledged.push_back(event);

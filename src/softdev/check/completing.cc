@@ -63,17 +63,12 @@ void deliver(const Request& request, std::uint64_t bytes) {
   }
 }
 
-void unprotect(Request& request) {
-  if (!request.is_protected) return;
-  for (const Slice& slice : request.slices) unprotect_pages(slice.address, slice.given.length, request.id);
-  request.is_protected = false;
-}
-
 /// Ends a request that the device has executed.
 void end_successful(Request& request, const Completed* own, const void* caller) {
   unprotect(request);
   const bool is_without_data = own != nullptr && own->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-  if (!check_stack(request, caller) && !is_without_data) check_contents(request);
+  if (check_stack(request, caller)) return;  // other functions use this part of the stack now
+  if (!is_without_data) check_contents(request);
   if (request.copy && !is_without_data) {
     const bool is_receive = request.is_receive && own != nullptr;
     deliver(request, is_receive ? own->bytes : request.bytes());
@@ -81,6 +76,11 @@ void end_successful(Request& request, const Completed* own, const void* caller) 
 }
 
 void check_status(const Request& request, ibv_wc_status status) {
+  const bool has_unknown_key = std::any_of(request.slices.begin(), request.slices.end(), [](const Slice& slice) {
+    return slice.mr == nullptr && !slice.is_told && slice.given.length != 0;
+  });
+  if (status == IBV_WC_LOC_PROT_ERR && has_unknown_key)
+    report_buffer(Rule::kSliceOutside, "a slice has an lkey that no registration of the process has", request);
   if (status != IBV_WC_REM_ACCESS_ERR) return;
   report_buffer(Rule::kRemoteAccess, "the peer has refused access to its memory (IBV_WC_REM_ACCESS_ERR)", request);
 }

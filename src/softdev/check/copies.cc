@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "softdev/check/next.h"
+#include "verbs/tool_access.h"
 
 #undef ibv_reg_mr
 
@@ -32,7 +33,9 @@ bool Copies::grow(ibv_pd* pd, Domain& domain, unsigned size_class) {
   const int error = errno;
   RDMACOMM_BEHIND(ibv_reg_mr);
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ibv_mr* const mr = memory == MAP_FAILED ? nullptr : behind(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  const auto add = [&](int more) { return behind(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE | more); };
+  ibv_mr* mr = memory == MAP_FAILED ? nullptr : add(verbs::kAccessOfTool);
+  if (mr == nullptr && memory != MAP_FAILED) mr = add(0);  // libibverbs before 28 knows no optional flags
   if (mr == nullptr) {
     if (memory != MAP_FAILED) munmap(memory, bytes);
     errno = error;

@@ -209,7 +209,7 @@ RDMACOMM_CHECKS int ibv_get_async_event(ibv_context* context, ibv_async_event* e
   if (result != 0) return result;
   const check::StackId stack = check::capture_stack();
   const check::Locked locked;
-  check::note_async_event(*event, stack);
+  check::note_async_event(*event, context, stack);
   return 0;
 }
 
@@ -217,6 +217,7 @@ RDMACOMM_CHECKS void ibv_ack_async_event(ibv_async_event* event) {
   RDMACOMM_BEHIND(ibv_ack_async_event);
   {
     const check::Locked locked;
+    if (check::was_acknowledged_already(*event)) return;
     check::forget_async_event(*event);
   }
   behind(event);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <map>
@@ -14,12 +15,11 @@
 #include "softdev/check/locked.h"
 #include "softdev/check/next.h"
 #include "softdev/check/objects.h"
+#include "softdev/check/options.h"
 
 namespace check = rdmacomm::softdev::check;
 
 namespace {
-
-constexpr int kSecond = 1000;  // milliseconds
 
 /// The channel with a descriptor; nullptr: none.
 ibv_comp_channel* channel_of(int fd) {
@@ -36,6 +36,7 @@ bool blocks(int fd) {
 
 /// Sleeps for up to a second. Returns true if the descriptor has become readable, or a signal has arrived.
 bool sleeps_short(int fd) {
+  constexpr int kSecond = 1000;  // milliseconds
   RDMACOMM_BEHIND(poll);
   pollfd readable{fd, POLLIN, 0};
   return behind(&readable, 1, kSecond) != 0;
@@ -45,8 +46,8 @@ bool sleeps_short(int fd) {
 void check_wait(int fd, int milliseconds) {
   if (milliseconds >= 0 || check::Inside::is_inside() || check::objects().channels() == 0) return;
   ibv_comp_channel* const channel = channel_of(fd);
-  if (channel == nullptr) return;
-  if (check::check_sleep(channel, false) && !sleeps_short(fd)) static_cast<void>(check::check_sleep(channel, true));
+  if (channel == nullptr || !check::check_sleep(channel, false) || !check::options().sleeps) return;
+  if (!sleeps_short(fd)) static_cast<void>(check::check_sleep(channel, true));
 }
 
 /// The descriptors of each epoll descriptor.
@@ -92,10 +93,14 @@ RDMACOMM_CHECKS void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
   RDMACOMM_BEHIND(ibv_ack_cq_events);
   {
     const check::Locked locked;
-    if (auto* const known = check::objects().find_as<check::Cq>(cq); known != nullptr)
-      known->events.acknowledged += count;
+    auto* const known = check::objects().find_as<check::Cq>(cq);
+    if (check::was_acknowledged(cq)) {
+      const std::uint64_t most = known == nullptr ? 0 : known->events.waiting();
+      count = static_cast<unsigned>(std::min<std::uint64_t>(count, most));
+    }
+    if (known != nullptr) known->events.acknowledged += count;
   }
-  behind(cq, count);
+  if (count != 0) behind(cq, count);
 }
 
 RDMACOMM_CHECKS int poll(pollfd* descriptors, nfds_t count, int milliseconds) {

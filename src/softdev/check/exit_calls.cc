@@ -5,12 +5,14 @@
 
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "softdev/check/channels.h"
 #include "softdev/check/locked.h"
 #include "softdev/check/next.h"
+#include "softdev/check/object_calls.h"
 #include "softdev/check/pages.h"
 #include "softdev/check/report.h"
 #include "softdev/check/requests.h"
@@ -84,23 +86,29 @@ void at_exit(int status, void* /*argument*/) {
   _exit(result);
 }
 
+/// Between before_fork() and the end of the fork.
+std::optional<check::Inside> forking;
+
 void before_fork() {
-  check::checker_mutex().lock();
   const check::Inside inside;
+  check::checker_mutex().lock();
+  forking.emplace();
   check::open_all_pages();
 }
 void after_fork() {
+  const check::Inside inside;
+  forking.reset();
   check::checker_mutex().unlock();
 }
 /// The child reports what it does itself. The objects of its parent are not for its use.
 void in_child() {
   owner = getpid();
-  {
-    const check::Inside inside;
-    for (const auto& [address, object] : check::objects().all()) object->is_of_parent = true;
-    check::forget_reports();
+  for (const auto& [address, object] : check::objects().all()) {
+    object->is_of_parent = true;
+    check::forget_requests_of(address);
   }
-  check::checker_mutex().unlock();
+  check::forget_reports();
+  after_fork();
 }
 
 /// exit() calls the functions in the reverse order of their registration. This one is registered before the loader's own,

@@ -6,6 +6,7 @@
 
 #include "softdev/check/inside.h"
 #include "softdev/check/next.h"
+#include "softdev/check/options.h"
 
 namespace rdmacomm::softdev::check {
 namespace {
@@ -58,6 +59,29 @@ void install_fault_handler(HandleFault handle) {
 }  // namespace rdmacomm::softdev::check
 
 namespace check = rdmacomm::softdev::check;
+
+namespace {
+
+/// A signal that an access to a closed page causes must not be blocked: the kernel would end the process.
+template <typename SetMask>
+int keep_faults_open(SetMask* behind, int how, const sigset_t* set, sigset_t* old) {
+  if (set == nullptr || how == SIG_UNBLOCK || !check::options().pages) return behind(how, set, old);
+  sigset_t open = *set;
+  sigdelset(&open, SIGSEGV);
+  return behind(how, &open, old);
+}
+
+}  // namespace
+
+RDMACOMM_CHECKS int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  RDMACOMM_BEHIND(pthread_sigmask);
+  return keep_faults_open(behind, how, set, old);
+}
+
+RDMACOMM_CHECKS int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  RDMACOMM_BEHIND(sigprocmask);
+  return keep_faults_open(behind, how, set, old);
+}
 
 RDMACOMM_CHECKS int sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   if (signal != SIGSEGV || check::handler.load(std::memory_order_acquire) == nullptr)

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -59,12 +60,13 @@ bool write_memory(std::uint64_t to, const void* from, std::uint64_t length) {
 }
 
 std::optional<std::uint64_t> hash_memory(std::span<const Bytes> pieces) {
-  constexpr std::uint64_t kPiece = std::uint64_t{16} << 10;  // stays in the first-level cache
-  alignas(64) std::array<std::byte, kPiece> piece;
-  if (pieces.size() == 1 && pieces[0].length <= kPiece) {
-    if (!read_memory(piece.data(), pieces[0].address, pieces[0].length)) return std::nullopt;
-    return XXH3_64bits(piece.data(), pieces[0].length);
+  if (constexpr std::uint64_t kShort = 1024; pieces.size() == 1 && pieces[0].length <= kShort) {
+    std::array<std::byte, kShort> all;
+    if (!read_memory(all.data(), pieces[0].address, pieces[0].length)) return std::nullopt;
+    return XXH3_64bits(all.data(), pieces[0].length);
   }
+  constexpr std::uint64_t kPiece = std::uint64_t{16} << 10;  // stays in the first-level cache
+  std::vector<std::byte> piece(kPiece);                      // not on the stack, because threads may have small ones
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   for (const Bytes& bytes : pieces) {

@@ -144,6 +144,7 @@ struct Srq : Object {
   std::mutex posting;
   Queue receives;
   std::set<const Cq*> queues;  ///< to which its receives may complete
+  bool is_xrc = false;
   std::uint32_t max_sge = 0;
 };
 
@@ -168,7 +169,8 @@ struct Qp : Object {
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
   Srq* srq = nullptr;
-  std::mutex sending;  ///< requests are recorded in the order of the device
+  std::uint32_t peer_qpn = 0;  ///< 0: not connected
+  std::mutex sending;          ///< requests are recorded in the order of the device
   std::mutex receiving;
   Queue sends;
   Queue receives;

@@ -21,6 +21,8 @@ Options read_environment() {
       read.capacity = true;
     } else if (word == "ends") {
       read.ends = true;
+    } else if (word == "sleeps") {
+      read.sleeps = true;
     } else if (word != "on") {
       read.unknown.push_back(std::move(word));
     }

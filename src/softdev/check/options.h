@@ -13,6 +13,7 @@ struct Options {
   bool wr_ids = false;    ///< report equal wr_id of requests in flight
   bool capacity = false;  ///< report completion queues that the depths of their queue pairs could overrun
   bool ends = false;      ///< report receives that are posted when their queue pair is destroyed
+  bool sleeps = false;    ///< report sleeps that another thread may end by arming a queue
   std::string log;        ///< the file for reports; empty: standard error. %p stands for the process number
   std::vector<std::string> suppressions;  ///< files with suppressions
   std::vector<std::string> unknown;       ///< words of RDMACOMM_CHECK that mean nothing

@@ -18,6 +18,7 @@ Cq* cq_of(const void* cq) {
 
 /// Completions that check_sleep() has polled. The caller holds the lock of the queue.
 int take_peeked(Cq& cq, int count, ibv_wc* wc) {
+  const Locked locked;
   int taken = 0;
   while (taken < count && !cq.peeked.empty()) {
     wc[taken++] = cq.peeked.front();
@@ -70,12 +71,17 @@ void end_poll(ibv_cq_ex* calls) {
 }  // namespace
 
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
+  const Inside inside;
   auto* const behind = table_of(cq->context, &Context::ops).poll_cq;
   Cq* const known = cq_of(cq);
   if (known == nullptr) return behind(cq, count, wc);
   const std::scoped_lock order(known->polling);
   const int peeked = take_peeked(*known, count, wc);
   const int polled = peeked < count ? behind(cq, count - peeked, wc + peeked) : 0;
+  if (polled < 0) {
+    const Locked locked;
+    note_overrun(*known);
+  }
   if (polled < 0 && peeked == 0) return polled;
   const int found = peeked + std::max(polled, 0);
   if (found < count) known->is_empty_since_arm = true;

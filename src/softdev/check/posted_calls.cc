@@ -39,11 +39,11 @@ void add(Passed<Wr>& passed, Posting posting, ibv_pd* pd) {
   std::vector<ibv_sge>& slices = passed.slices[index];
   if (ibv_sge whole{}; use_copy(record, pd, whole)) {
     slices = {whole};
-  } else if (!record.slices.empty()) {
+  } else if (!record.slices.empty() && record.slices.size() == static_cast<std::size_t>(record.slice_count)) {
     slices.assign(wr.sg_list, wr.sg_list + wr.num_sge);
     follow_reads(record, slices);
   } else {
-    return;  // inline, or without slices
+    return;  // inline, without slices, or with too many, which the device refuses
   }
   wr.sg_list = slices.data();
   wr.num_sge = static_cast<int>(slices.size());
@@ -72,6 +72,7 @@ int pass(Passed<Wr>& passed, Wr** bad, Queue* queue, Function* function) {
 /// check  looks at the Known before
 template <typename Known, typename Queue, typename Wr, typename Function, typename Check>
 int post(Queue* queue, Wr* wr, Wr** bad, Function* behind, std::mutex Known::*order, Check&& check) {
+  const Inside inside;  // also in the device, whose accesses to the buffers are none of the program
   const StackId stack = capture_stack();
   Known* known = nullptr;
   {

@@ -32,8 +32,9 @@ std::pair<std::uint64_t, std::uint64_t> own_stack() {
   return range;
 }
 
+/// most  the number of slices that the queue takes
 std::unique_ptr<Request> request_of(Object& owner, Queue& queue, std::uint64_t wr_id, StackId stack,
-                                    const ibv_sge* slices, int count) {
+                                    const ibv_sge* slices, int count, std::uint32_t most) {
   auto request = std::make_unique<Request>();
   request->owner = &owner;
   request->queue = &queue;
@@ -41,7 +42,10 @@ std::unique_ptr<Request> request_of(Object& owner, Queue& queue, std::uint64_t w
   request->posted = stack;
   request->thread = std::this_thread::get_id();
   std::tie(request->stack_low, request->stack_high) = own_stack();
-  for (int i = 0; i < count; ++i) request->slices.push_back({slices[i], 0, nullptr});
+  request->slice_count = count;
+  // A wrong number must not lead to memory that is not there.
+  for (int i = 0; i < count && static_cast<std::uint32_t>(i) <= most; ++i)
+    request->slices.push_back({slices[i], 0, nullptr, false});
   return request;
 }
 
@@ -76,7 +80,7 @@ std::uint32_t most_slices(const Request& request) {
 }
 
 /// Finds the registration and the address of a slice, and reports a slice that may not be used.
-void place(const Request& request, Slice& slice) {
+void place(Request& request, Slice& slice) {
   slice.mr = objects().by_lkey(request.owner->context, slice.given.lkey);
   if (slice.mr == nullptr) return;
   const Mr& mr = *slice.mr;
@@ -85,6 +89,7 @@ void place(const Request& request, Slice& slice) {
     Report used{Rule::kSliceDeregistered, "a slice of a request has an lkey that was deregistered", {}};
     report(tell_registration(tell_request(used, request), mr));
     slice.mr.reset();
+    slice.is_told = true;
     slice.address = 0;
     return;
   }
@@ -138,6 +143,7 @@ void check_overlap(Request& request) {
     requests().for_each_in(slice.address, slice.given.length, [&](const Ranges::Range& range) {
       if (!range.writes && !request.writes()) return true;
       request.is_alone = range.request->is_alone = false;
+      unprotect(*range.request);
       if (with == nullptr && !is_after_fence(request, *range.request)) with = range.request;
       return true;
     });
@@ -154,10 +160,20 @@ void check_overlap(Request& request) {
   report(shared);
 }
 
+/// True if the target of a queue pair belongs to this process. Other processes have keys of their own.
+bool is_of_this_process(const Object& owner) {
+  const auto* const qp = dynamic_cast<const Qp*>(&owner);
+  return qp != nullptr && qp->peer_qpn != 0 &&
+         std::any_of(objects().all().begin(), objects().all().end(), [qp](const auto& entry) {
+           const auto* const other = dynamic_cast<const Qp*>(entry.second.get());
+           return other != nullptr && other->verbs->qp_num == qp->peer_qpn;
+         });
+}
+
 void check_remote(const Posting& posting) {
   if (!posting.is_remote) return;
-  const auto mr = objects().by_rkey(posting.rkey);  // only if the target is this process
-  if (mr == nullptr || mr->deregistered == 0) return;
+  const auto mr = objects().by_rkey(posting.rkey);
+  if (mr == nullptr || mr->deregistered == 0 || !is_of_this_process(*posting.request->owner)) return;
   Report used{Rule::kRkeyDeregistered, "a request has an rkey that was deregistered", {}};
   report(tell_registration(tell_request(used, *posting.request), *mr));
 }
@@ -210,9 +226,9 @@ void check_inline(const Request& request, const Qp& qp) {
 
 void check_slices(const Request& request) {
   const std::uint32_t most = most_slices(request);
-  if (request.slices.size() <= most) return;
+  if (request.slice_count >= 0 && static_cast<std::uint32_t>(request.slice_count) <= most) return;
   Report too_many{Rule::kRequestMemory,
-                  "a request has " + std::to_string(request.slices.size()) + " slices, but its queue takes at most " +
+                  "a request has " + std::to_string(request.slice_count) + " slices, but its queue takes at most " +
                       std::to_string(most),
                   {}};
   report(tell_request(too_many, request));
@@ -222,7 +238,8 @@ void check_slices(const Request& request) {
 
 Posting posting_of(Qp& qp, const ibv_send_wr& wr, StackId stack) {
   const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  Posting posting{request_of(qp, qp.sends, wr.wr_id, stack, wr.sg_list, is_inline ? 0 : wr.num_sge), 0, 0, false};
+  const std::uint32_t most = qp.capacity.max_send_sge;
+  Posting posting{request_of(qp, qp.sends, wr.wr_id, stack, wr.sg_list, is_inline ? 0 : wr.num_sge, most), 0, 0, false};
   Request& request = *posting.request;
   request.cq = qp.send_cq;
   request.opcode = wr.opcode;
@@ -230,7 +247,8 @@ Posting posting_of(Qp& qp, const ibv_send_wr& wr, StackId stack) {
   request.is_signaled = qp.signals_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   request.is_fenced = (wr.send_flags & IBV_SEND_FENCE) != 0;
   if (is_inline) {
-    for (int i = 0; i < wr.num_sge; ++i) request.inline_bytes += wr.sg_list[i].length;
+    for (int i = 0; i < wr.num_sge && static_cast<std::uint32_t>(i) <= most; ++i)
+      request.inline_bytes += wr.sg_list[i].length;
   }
   switch (wr.opcode) {
     case IBV_WR_RDMA_READ:
@@ -248,14 +266,15 @@ Posting posting_of(Qp& qp, const ibv_send_wr& wr, StackId stack) {
 }
 
 Posting posting_of(Qp& qp, const ibv_recv_wr& wr, StackId stack) {
-  Posting posting{request_of(qp, qp.receives, wr.wr_id, stack, wr.sg_list, wr.num_sge), 0, 0, false};
+  Posting posting{request_of(qp, qp.receives, wr.wr_id, stack, wr.sg_list, wr.num_sge, qp.capacity.max_recv_sge), 0, 0,
+                  false};
   posting.request->cq = qp.recv_cq;
   posting.request->is_receive = posting.request->is_signaled = true;
   return posting;
 }
 
 Posting posting_of(Srq& srq, const ibv_recv_wr& wr, StackId stack) {
-  Posting posting{request_of(srq, srq.receives, wr.wr_id, stack, wr.sg_list, wr.num_sge), 0, 0, false};
+  Posting posting{request_of(srq, srq.receives, wr.wr_id, stack, wr.sg_list, wr.num_sge, srq.max_sge), 0, 0, false};
   posting.request->is_receive = posting.request->is_signaled = true;
   return posting;
 }

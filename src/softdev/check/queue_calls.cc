@@ -1,6 +1,8 @@
 // The calls for completion queues, channels, queue pairs and shared receive queues, in front of those of libibverbs.
 #include <infiniband/verbs.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <vector>
@@ -76,16 +78,40 @@ void check_outstanding(const Qp& qp, StackId where) {
   report(tell_request(in_use, *waiting, "first request"));
 }
 
-void acknowledge(std::vector<ibv_async_event> events) {
-  auto* const behind = next<decltype(ibv_ack_async_event)>("ibv_ack_async_event");
-  for (ibv_async_event& event : events) behind(&event);
+bool is_used(const void* address) {
+  return std::any_of(objects().all().begin(), objects().all().end(), [address](const auto& entry) {
+    const std::vector<const void*>& uses = entry.second->uses;
+    return std::find(uses.begin(), uses.end(), address) != uses.end();
+  });
 }
 
-template <typename Type>
-std::vector<ibv_async_event> events_of(const void* address) {
-  const Locked locked;
-  auto* const object = objects().find_as<Type>(address);
-  return object == nullptr ? std::vector<ibv_async_event>() : take_async_events(*object);
+/// Acknowledges the events of an object that is about to be destroyed, and reports them: the call would wait for ever.
+void acknowledge(Object& object, Cq* cq) {
+  const std::uint64_t waiting = cq == nullptr ? 0 : check_events(*cq, cq->events);
+  std::vector<ibv_async_event> events = take_async_events(object);
+  if (waiting != 0) {
+    cq->events.acknowledged += waiting;
+    next<decltype(ibv_ack_cq_events)>("ibv_ack_cq_events")(cq->verbs, static_cast<unsigned>(waiting));
+  }
+  for (ibv_async_event& event : events) next<decltype(ibv_ack_async_event)>("ibv_ack_async_event")(&event);
+  if (waiting != 0 || !events.empty()) note_acknowledged(object.address);
+}
+
+/// Waits until the program has acknowledged the events of an object, up to a second: another thread may be about to do
+/// it, and the call that destroys the object waits for that.
+void settle_events(const void* address) {
+  constexpr int kMilliseconds = 1000;
+  for (int waited = 0;; ++waited) {
+    {
+      const Locked locked;
+      Object* const object = objects().find(address);
+      if (object == nullptr || is_used(address)) return;
+      Cq* const cq = dynamic_cast<Cq*>(object);
+      if (object->unacknowledged.empty() && (cq == nullptr || cq->events.waiting() == 0)) return;
+      if (waited == kMilliseconds) return acknowledge(*object, cq);
+    }
+    usleep(1000);
+  }
 }
 
 /// Its completions are no longer polled for.
@@ -131,6 +157,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attributes) {
   const void* const domain = is_xrc ? attributes->xrcd : nullptr;
   return record<Srq>(made, {context, made == nullptr ? nullptr : made->pd, cq, domain}, [&](Srq& srq) {
     srq.max_sge = attributes->attr.max_sge;
+    srq.is_xrc = is_xrc;
     if (const auto* const known = objects().find_as<Cq>(cq); known != nullptr) srq.queues.insert(known);
   });
 }
@@ -182,21 +209,14 @@ RDMACOMM_CHECKS int ibv_resize_cq(ibv_cq* cq, int depth) {
 
 RDMACOMM_CHECKS int ibv_destroy_cq(ibv_cq* cq) {
   RDMACOMM_BEHIND(ibv_destroy_cq);
-  std::uint64_t waiting = 0;
-  {
-    const check::Locked locked;
-    if (auto* const known = check::objects().find_as<check::Cq>(cq); known != nullptr) {
-      waiting = check::check_events(*known, known->events);
-      known->events.acknowledged += waiting;
-      for (const auto& [address, object] : check::objects().all()) {
-        if (object->kind == ObjectKind::kSrq) static_cast<check::Srq&>(*object).queues.erase(known);
-      }
-    }
-  }
-  // Otherwise the call would wait for ever.
-  if (waiting != 0) check::next<decltype(ibv_ack_cq_events)>("ibv_ack_cq_events")(cq, static_cast<unsigned>(waiting));
-  check::acknowledge(check::events_of<check::Cq>(cq));
-  return check::end_object(cq, "ibv_destroy_cq", [&] { return behind(cq); });
+  check::settle_events(cq);
+  return check::end_queue<check::Cq>(
+      cq, "ibv_destroy_cq", [&] { return behind(cq); },
+      [](const check::Cq& ended) {
+        for (const auto& [address, object] : check::objects().all()) {
+          if (object->kind == ObjectKind::kSrq) static_cast<check::Srq&>(*object).queues.erase(&ended);
+        }
+      });
 }
 
 // ---- Queue pairs
@@ -225,6 +245,7 @@ RDMACOMM_CHECKS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask)
   auto* const known = check::objects().find_as<check::Qp>(qp);
   if (known == nullptr) return 0;
   known->state = attributes->qp_state;
+  if ((mask & IBV_QP_DEST_QPN) != 0) known->peer_qpn = attributes->dest_qp_num;
   if (known->state == IBV_QPS_RESET) check::end_queue_pair(*known);
   return 0;
 }
@@ -236,14 +257,20 @@ RDMACOMM_CHECKS int ibv_destroy_qp(ibv_qp* qp) {
   {
     const check::Locked locked;
     auto* const known = check::objects().find_as<check::Qp>(qp);
-    if (known != nullptr && --known->references != 0) {
+    if (known != nullptr && known->references != 1) {
       is_last = false;
     } else if (known != nullptr) {
       check::check_outstanding(*known, where);
     }
   }
-  if (!is_last) return behind(qp);
-  check::acknowledge(check::events_of<check::Qp>(qp));
+  if (!is_last) {
+    const int error = behind(qp);
+    const check::Locked locked;
+    auto* const known = check::objects().find_as<check::Qp>(qp);
+    if (error == 0 && known != nullptr) --known->references;
+    return error;
+  }
+  check::settle_events(qp);
   return check::end_queue<check::Qp>(
       qp, "ibv_destroy_qp", [&] { return behind(qp); }, [](check::Qp& ended) { check::end_queue_pair(ended); });
 }
@@ -259,7 +286,7 @@ RDMACOMM_CHECKS ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attribute
 
 RDMACOMM_CHECKS int ibv_destroy_srq(ibv_srq* srq) {
   RDMACOMM_BEHIND(ibv_destroy_srq);
-  check::acknowledge(check::events_of<check::Srq>(srq));
+  check::settle_events(srq);
   return check::end_queue<check::Srq>(
       srq, "ibv_destroy_srq", [&] { return behind(srq); },
       [](check::Srq& ended) { check::requests().remove_all(ended.receives); });

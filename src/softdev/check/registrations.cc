@@ -28,11 +28,19 @@ void describe_memory(Mr& mr, const Registered& registered) {
   if (mr.is_memory) widen(mr.begin, mr.begin + mr.length);
 }
 
-/// A queue pair that takes no messages in this state cannot use its receives either.
+bool takes_messages(const Qp& qp) {
+  return qp.state == IBV_QPS_RTR || qp.state == IBV_QPS_RTS || qp.state == IBV_QPS_SQD;
+}
+
+/// A queue pair that takes no messages in this state cannot use its receives either. Messages to an XRC shared receive
+/// queue may arrive by queue pairs of other processes.
 bool is_live(const Request& request) {
-  const auto* const qp = dynamic_cast<const Qp*>(request.owner);
-  if (qp == nullptr) return true;
-  return qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+  if (const auto* const qp = dynamic_cast<const Qp*>(request.owner); qp != nullptr) return takes_messages(*qp);
+  const auto& srq = static_cast<const Srq&>(*request.owner);
+  return srq.is_xrc || std::any_of(objects().all().begin(), objects().all().end(), [&srq](const auto& entry) {
+           const auto* const qp = dynamic_cast<const Qp*>(entry.second.get());
+           return qp != nullptr && qp->srq == &srq && takes_messages(*qp);
+         });
 }
 
 bool uses(const Request& request, const Mr& mr) {

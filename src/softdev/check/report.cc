@@ -5,11 +5,13 @@
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstddef>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "softdev/check/large_stack.h"
 #include "softdev/check/options.h"
 #include "softdev/check/suppressions.h"
 
@@ -30,13 +32,25 @@ std::string prefix() {
   return "check[" + std::to_string(getpid()) + "] ";
 }
 
-void write_all(int fd, std::string_view text) {
+/// The signal of a pipe that nobody reads. Signals wait inside the checker, and this one must not end the program later.
+void drop_sigpipe() {
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  const timespec now{};
+  sigtimedwait(&pipe, nullptr, &now);
+}
+
+/// Returns false: the file does not take it.
+bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody reads the reports
+    if (written < 0 && errno == EPIPE) drop_sigpipe();
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 std::string log_path() {
@@ -55,12 +69,12 @@ void print(const std::string& text) {
   if (!options().log.empty()) {
     const int fd = open(log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {
-      write_all(fd, prefixed);
+      const bool is_written = write_all(fd, prefixed);
       close(fd);
-      return;
+      if (is_written) return;
     }
   }
-  write_all(STDERR_FILENO, prefixed);
+  static_cast<void>(write_all(STDERR_FILENO, prefixed));  // nobody reads the reports
 }
 
 /// Breaks a text into lines that are indented by `indent`, except the first.
@@ -149,18 +163,16 @@ void report(const Report& report) {
   Reports& all = reports();
   const std::pair key(report.rule, report.lines.empty() ? 0 : report.lines.front().stack);
   const auto [place, is_new] = all.is_found.try_emplace(key, false);
-  if (is_new)
-    place->second = !is_suppressed(all.suppressions, text_of(report.rule).name, all.program, places_of(report));
-  if (!place->second) {
-    ++all.suppressed;
-    return;
+  if (is_new) {
+    on_large_stack([&] {
+      place->second = !is_suppressed(all.suppressions, text_of(report.rule).name, all.program, places_of(report));
+      unsigned& printed = all.of_rule[report.rule];
+      if (!place->second || printed == kMostOfARule) return;
+      ++printed;
+      print(text_of_report(report));
+    });
   }
-  ++all.found;
-  if (!is_new) return;
-  unsigned& printed = all.of_rule[report.rule];
-  if (printed == kMostOfARule) return;
-  ++printed;
-  print(text_of_report(report));
+  ++(place->second ? all.found : all.suppressed);
 }
 
 int finish_reports(int status) {

@@ -89,9 +89,7 @@ Request& Requests::add(std::unique_ptr<Request> request) {
 }
 
 void Requests::remove(Request& request) {
-  if (request.is_protected) {
-    for (const Slice& slice : request.slices) unprotect_pages(slice.address, slice.given.length, request.id);
-  }
+  unprotect(request);
   for (const Slice& slice : request.slices) {
     if (slice.mr != nullptr) --slice.mr->in_flight;
     if (slice.address != 0 && slice.given.length != 0) ranges_.erase(slice.address, slice.given.length, &request);
@@ -132,6 +130,12 @@ void forget_requests_of(const void* address) {
   } else if (auto* const srq = dynamic_cast<Srq*>(known); srq != nullptr) {
     requests().remove_all(srq->receives);
   }
+}
+
+void unprotect(Request& request) {
+  if (!request.is_protected) return;
+  for (const Slice& slice : request.slices) unprotect_pages(slice.address, slice.given.length, request.id);
+  request.is_protected = false;
 }
 
 Requests& requests() {

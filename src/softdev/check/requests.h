@@ -29,6 +29,7 @@ struct Slice {
   ibv_sge given;
   std::uint64_t address = 0;  ///< in this process; 0: unknown
   std::shared_ptr<Mr> mr;     ///< nullptr: unknown
+  bool is_told = false;       ///< its key was reported
 };
 
 struct Request {
@@ -45,6 +46,7 @@ struct Request {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   StackId posted = 0;
   std::vector<Slice> slices;
+  int slice_count = 0;  ///< as given; `slices` has one too many at most
   std::uint64_t inline_bytes = 0;
   std::optional<std::uint64_t> hash;  ///< of these bytes when the request was posted
   bool is_alone = true;               ///< no other request in flight had some of its bytes, with one of the two writing
@@ -106,6 +108,10 @@ class Requests {
 /// False if no request in flight has this wr_id. True may be wrong: different numbers share a count.
 /// Threads: any.
 [[nodiscard]] bool is_wr_id(std::uint64_t wr_id) noexcept;
+
+/// Opens the pages of its buffers, if they are protected.
+/// Threads: the caller holds a Locked.
+void unprotect(Request& request);
 
 /// Adds the request and its queue to a report, with their stacks.
 Report& tell_request(Report& report, const Request& request, const char* label = "request");

@@ -101,6 +101,7 @@ std::vector<Suppression> parse_suppressions(std::string_view text, const std::st
     ++number;
     line.resize(std::min(line.size(), line.find('#')));
     std::replace(line.begin(), line.end(), '\t', ' ');
+    std::replace(line.begin(), line.end(), '\r', ' ');
     const std::vector<std::string> words = split(line, ' ');
     if (words.empty()) continue;
     if (words.size() < 2 || words.size() > 3 || !is_rule(words[0])) {

@@ -21,6 +21,7 @@
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
 #include "softdev/verbs/soft_verbs.h"
+#include "verbs/tool_access.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -165,9 +166,10 @@ ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t
   Wanted wanted{pd, address, length, iova, access};
   Registration registration;
   LockedMemory locked;
-  int error = refusal(pd->context, FaultCall::kRegMr);
+  const bool is_of_tool = (access & verbs::kAccessOfTool) != 0;
+  int error = is_of_tool ? device_error(pd->context) : refusal(pd->context, FaultCall::kRegMr);
   if (error == 0) error = check_in(wanted, registration);
-  if (error == 0) error = count_locked(wanted, locked);
+  if (error == 0 && !is_of_tool) error = count_locked(wanted, locked);
   if (error != 0) return fail<ibv_mr>(error);
   ibv_mr* const mr = enter(wanted, registration, Mapping());
   if (mr != nullptr) SoftMr::from(mr).locked = std::move(locked);

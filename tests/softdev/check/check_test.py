@@ -21,7 +21,7 @@ SECONDS = 60
 
 # The option of a case; without one, --check is enough.
 OPTIONS = {"receive_touched": "pages", "send_touched": "pages", "read_touched": "pages", "wr_id_reused": "wr-ids",
-           "capacity": "capacity", "destroyed_with_receives": "ends"}
+           "capacity": "capacity", "destroyed_with_receives": "ends", "thread_sleeps_unarmed": "sleeps"}
 # Cases whose mistake must cause a second report.
 WITH_OTHERS = {"rkey_deregistered": {"remote-access-refused"}, "leak": {"context-leak"},
                "leaked_queue_pairs": {"context-leak"}, "leaked_registrations": {"context-leak"}}
@@ -192,7 +192,7 @@ class Process(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (7, ""))
 
     def test_wrong_options(self):
-        for options, words in ((("--check=paiges",), "--check=paiges: possible are pages, wr-ids, capacity and ends"),
+        for options, words in ((("--check=paiges",), "--check=paiges: possible are pages, wr-ids, capacity, ends and sleeps"),
                                (("--check=",), "--check= needs a word"),
                                (("--check-log=x",), "--check-log and --check-suppressions need --check"),
                                (("--check", "--check-suppressions=/nonexistent"), "/nonexistent: cannot be read")):

@@ -72,6 +72,22 @@ class UnderCheck(unittest.TestCase):
             with self.subTest(arguments):
                 self.run_own(str(BIN / arguments[0]), *arguments[1:])
 
+    def test_examples(self):
+        programs = self.folder / "examples"
+        programs.mkdir()
+        expected = self.folder / "expected"
+        expected.write_text("remote-access-refused 12_errors_and_ends  # it shows this error\n")
+        for example in BIN.glob("[0-9][0-9]_*"):
+            wrapper = programs / example.name
+            wrapper.write_text(WRAPPER.format(run=f"{BIN}/softdev-run --check-suppressions={expected}", folder=self.folder)
+                               .replace('"$@"', f'{example} "$@"'))
+            wrapper.chmod(0o755)
+        self.assertGreater(len(list(programs.iterdir())), 10)
+        done = subprocess.run([sys.executable, HERE.parent.parent / "programs" / "examples_test.py"], capture_output=True,
+                              text=True, timeout=SECONDS, check=False, env={**os.environ, "RDMACOMM_BIN": str(programs)})
+        self.assertEqual(done.returncode, 0, done.stderr + self.reports())
+        self.assertEqual(self.reports(), "")
+
     def test_pipes_and_copies(self):
         source, copy = self.folder / "source", self.folder / "copy"
         source.write_bytes(os.urandom(3 << 20))

@@ -4,9 +4,11 @@
 // usage: check_habits CASE
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -190,11 +192,148 @@ void own_fault_handler() {
   *static_cast<volatile char*>(bad_page) = 1;
 }
 
+/// Frees the memory of posted receives after the queue pairs, and before the shared receive queue.
+void shared_receives_end_last() {
+  const Pair pair;
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {16, 1, 0};
+  ibv_srq* const srq = ibv_create_srq(pair.device.pd, &wanted);
+  NEED(srq != nullptr);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = pair.left.cq;
+  init.srq = srq;
+  init.cap = {4, 0, 1, 0, 0};
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* const receiver = ibv_create_qp(pair.device.pd, &init);
+  NEED(receiver != nullptr);
+  auto* const data = static_cast<char*>(std::malloc(64));
+  ibv_mr* const mr = ibv_reg_mr(pair.device.pd, data, 64, IBV_ACCESS_LOCAL_WRITE);
+  ibv_sge slice{number(data), 64, mr->lkey};
+  ibv_recv_wr wr{};
+  ibv_recv_wr* refused = nullptr;
+  wr.sg_list = &slice;
+  wr.num_sge = 1;
+  NEED(ibv_post_srq_recv(srq, &wr, &refused) == 0);
+  NEED(ibv_destroy_qp(receiver) == 0 && ibv_dereg_mr(mr) == 0);
+  std::free(data);
+  NEED(ibv_destroy_srq(srq) == 0);
+}
+
+/// A child frees its copies of registered memory.
+void child_frees() {
+  const Pair pair;
+  auto* const data = static_cast<char*>(std::malloc(64));
+  ibv_mr* const mr = ibv_reg_mr(pair.device.pd, data, 64, IBV_ACCESS_LOCAL_WRITE);
+  NEED(pair.right.recv({number(data), 64, mr->lkey}) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::free(data);
+    std::exit(0);
+  }
+  int status = -1;
+  NEED(waitpid(child, &status, 0) == child && status == 0);
+  const Memory memory(pair.device);
+  NEED(pair.left.send(memory.slice(0, 64)) == 0);
+  pair.left.finish();
+  pair.right.finish();
+  NEED(ibv_dereg_mr(mr) == 0);
+  std::free(data);
+}
+
+/// A signal handler forks, whatever it has interrupted.
+void handler_forks() {
+  static std::atomic<int> forks = 0;
+  const Pair pair;
+  const Memory memory(pair.device);
+  const Memory inbox(pair.device);
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+    ++forks;
+  };
+  action.sa_flags = SA_RESTART;
+  NEED(sigaction(SIGUSR1, &action, nullptr) == 0);
+  constexpr int kForks = 20;
+  std::thread signals([target = pthread_self()] {
+    for (int sent = 0; sent < kForks; ++sent) {
+      pthread_kill(target, SIGUSR1);
+      while (forks <= sent) std::this_thread::yield();
+    }
+  });
+  while (forks < kForks) {
+    NEED(pair.right.recv(inbox.slice(0, 64)) == 0);
+    NEED(pair.left.send(memory.slice(0, 64)) == 0);
+    pair.left.finish();
+    pair.right.finish();
+  }
+  signals.join();
+}
+
+/// Another thread acknowledges an event while the queue is destroyed, which waits for that.
+void acknowledged_late() {
+  Pair pair({.with_channel = true});
+  const Memory memory(pair.device);
+  const Memory inbox(pair.device);
+  NEED(ibv_req_notify_cq(pair.right.cq, 0) == 0);
+  NEED(pair.right.recv(inbox.slice(0, 64)) == 0);
+  NEED(pair.left.send(memory.slice(0, 64)) == 0);
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  NEED(ibv_get_cq_event(pair.right.channel, &cq, &context) == 0);
+  pair.left.finish();
+  pair.right.finish();
+  NEED(ibv_destroy_qp(pair.right.qp) == 0);
+  pair.right.qp = nullptr;
+  std::thread other([cq] {
+    for (int i = 0; i < 100'000; ++i) std::this_thread::yield();
+    ibv_ack_cq_events(cq, 1);
+  });
+  NEED(ibv_destroy_cq(cq) == 0);
+  pair.right.cq = nullptr;
+  other.join();
+}
+
+/// A thread with little more stack than it must have.
+void small_stack() {
+  const Pair pair;
+  const Memory memory(pair.device);
+  const Memory inbox(pair.device);
+  struct Arguments {
+    const Pair& pair;
+    const Memory& memory;
+    const Memory& inbox;
+  } arguments{pair, memory, inbox};
+  pthread_attr_t attributes;
+  pthread_t thread{};
+  NEED(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 48 << 10) == 0);
+  const auto run = [](void* given) -> void* {
+    const auto& [device_pair, from, to] = *static_cast<Arguments*>(given);
+    NEED(device_pair.right.recv(to.slice(0, 8192)) == 0);
+    NEED(device_pair.left.send(from.slice(0, 8192)) == 0);
+    device_pair.left.finish();
+    device_pair.right.finish();
+    return nullptr;
+  };
+  NEED(pthread_create(&thread, &attributes, run, &arguments) == 0);
+  NEED(pthread_join(thread, nullptr) == 0);
+  pthread_attr_destroy(&attributes);
+}
+
 const std::map<std::string, void (*)()> kCases{
-    {"scattered_receive", scattered_receive}, {"refused_in_a_list", refused_in_a_list},
-    {"extended_calls", extended_calls},       {"forks", forks},
-    {"thread_for_events", thread_for_events}, {"looked_up", looked_up},
+    {"scattered_receive", scattered_receive},
+    {"refused_in_a_list", refused_in_a_list},
+    {"extended_calls", extended_calls},
+    {"forks", forks},
+    {"thread_for_events", thread_for_events},
+    {"looked_up", looked_up},
     {"own_fault_handler", own_fault_handler},
+    {"shared_receives_end_last", shared_receives_end_last},
+    {"child_frees", child_frees},
+    {"handler_forks", handler_forks},
+    {"acknowledged_late", acknowledged_late},
+    {"small_stack", small_stack},
 };
 
 }  // namespace

@@ -168,6 +168,18 @@ void slice_outside(bool bad) {
   if (!bad) pair.right.finish();
 }
 
+void unknown_key(bool bad) {
+  const Pair pair;
+  const Memory memory(pair.device);
+  const Memory inbox(pair.device);
+  NEED(pair.right.recv(inbox.slice(0, 64)) == 0);
+  ibv_sge slice = memory.slice(0, 64);
+  if (bad) slice.lkey ^= 0x00ffff00;
+  NEED(pair.left.send(slice) == 0);  // slice-outside
+  NEED(pair.left.next().status == (bad ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+  if (!bad) pair.right.finish();
+}
+
 void receive_without_right(bool bad) {
   const Pair pair;
   const Memory memory(pair.device);
@@ -550,6 +562,7 @@ const std::map<std::string, void (*)(bool bad)> kCases{
     {"receive_posted_twice", receive_posted_twice},
     {"slice_deregistered", slice_deregistered},
     {"slice_outside", slice_outside},
+    {"unknown_key", unknown_key},
     {"receive_without_right", receive_without_right},
     {"slice_of_another_domain", slice_of_another_domain},
     {"rkey_deregistered", rkey_deregistered},
