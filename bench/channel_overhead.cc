@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "quantile.h"
 #include "rdmacomm/channel.h"
 
 namespace rdmacomm {
@@ -150,12 +151,6 @@ double time_of(Bench& bench, Side side, int operations, int batch) {
     std::exit(1);
   }
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count() / operations;
-}
-
-double quantile(std::vector<double>& values, double part) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, place);
-  return *place;
 }
 
 // Runs both loops alternately, in rounds so short that the state of the machine does not change in between, and

@@ -28,6 +28,7 @@
 #include <mutex>
 #include <vector>
 
+#include "quantile.h"
 #include "rdmacomm/session.h"
 #include "support/mode_flags.h"
 
@@ -349,12 +350,6 @@ int serve(int port_out, int end_in) {
   char end = 0;
   (void)!read(end_in, &end, 1);
   return 0;
-}
-
-double quantile(std::vector<double> values, double part) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, place);
-  return *place;
 }
 
 void measure(const ClientSession& session, Player& player, pid_t server) {

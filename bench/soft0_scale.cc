@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "quantile.h"
 #include "softdev/common/api.h"
 #include "verbs/handles.h"
 
@@ -112,16 +113,14 @@ double milliseconds_since(Clock::time_point start) {
 template <typename Work, typename Prepare>
 double median_us(Work&& work, Prepare&& prepare) {
   constexpr std::size_t kCalls = 1001;
-  std::vector<Clock::duration> times(kCalls);
-  for (Clock::duration& time : times) {
+  std::vector<double> times(kCalls);
+  for (double& time : times) {
     prepare();
     const auto start = Clock::now();
     work();
-    time = Clock::now() - start;
+    time = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   }
-  const auto middle = times.begin() + kCalls / 2;
-  std::ranges::nth_element(times, middle);
-  return std::chrono::duration<double, std::micro>(*middle).count();
+  return quantile(times, 0.5);
 }
 template <typename Work>
 double median_us(Work&& work) {

@@ -179,7 +179,7 @@ bool was_acknowledged(const void* address) {
   return acknowledged().contains(address);
 }
 
-bool was_acknowledged_already(const ibv_async_event& event) {
+bool was_acknowledged(const ibv_async_event& event) {
   // The members of the union are pointers, or the number of a port.
   if (verbs::element_of(event.event_type) == verbs::EventElement::kOther) return false;
   return object_of(event) == nullptr && was_acknowledged(event.element.cq);

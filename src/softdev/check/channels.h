@@ -44,7 +44,7 @@ void forget_async_event(const ibv_async_event& event);
 void note_acknowledged(const void* address);
 [[nodiscard]] bool was_acknowledged(const void* address);
 /// The same for an asynchronous event that the program acknowledges.
-[[nodiscard]] bool was_acknowledged_already(const ibv_async_event& event);
+[[nodiscard]] bool was_acknowledged(const ibv_async_event& event);
 
 /// A poll of the queue has failed, because the queue has overrun. So its queue pairs are in ERR.
 /// Threads: the caller holds a Locked.

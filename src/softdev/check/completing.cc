@@ -76,13 +76,15 @@ void end_successful(Request& request, const Completed* own, const void* caller) 
 }
 
 void check_status(const Request& request, ibv_wc_status status) {
-  const bool has_unknown_key = std::any_of(request.slices.begin(), request.slices.end(), [](const Slice& slice) {
+  const auto has_unknown_key = [](const Slice& slice) {
     return slice.mr == nullptr && !slice.is_told && slice.given.length != 0;
-  });
-  if (status == IBV_WC_LOC_PROT_ERR && has_unknown_key)
+  };
+  if (status == IBV_WC_REM_ACCESS_ERR) {
+    report_buffer(Rule::kRemoteAccess, "the peer has refused access to its memory (IBV_WC_REM_ACCESS_ERR)", request);
+  } else if (status == IBV_WC_LOC_PROT_ERR &&
+             std::any_of(request.slices.begin(), request.slices.end(), has_unknown_key)) {
     report_buffer(Rule::kSliceOutside, "a slice has an lkey that no registration of the process has", request);
-  if (status != IBV_WC_REM_ACCESS_ERR) return;
-  report_buffer(Rule::kRemoteAccess, "the peer has refused access to its memory (IBV_WC_REM_ACCESS_ERR)", request);
+  }
 }
 
 /// The device has moved the queue pair.

@@ -217,7 +217,7 @@ RDMACOMM_CHECKS void ibv_ack_async_event(ibv_async_event* event) {
   RDMACOMM_BEHIND(ibv_ack_async_event);
   {
     const check::Locked locked;
-    if (check::was_acknowledged_already(*event)) return;
+    if (check::was_acknowledged(*event)) return;
     check::forget_async_event(*event);
   }
   behind(event);

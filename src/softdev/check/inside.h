@@ -1,11 +1,10 @@
 // inside.h - marks a thread that executes code of the checker.
 #pragma once
 
+#include <pthread.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cstdint>
+#include "base/blocked_signals.h"
 
 namespace rdmacomm::softdev::check {
 
@@ -16,28 +15,19 @@ namespace rdmacomm::softdev::check {
 class Inside {
  public:
   Inside() noexcept {
-    if (depth_++ == 0) set_mask(~kFaults, &before_);
+    if (depth_++ == 0) before_ = block_signals();
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
   ~Inside() {
-    if (--depth_ == 0) set_mask(before_, nullptr);
+    if (--depth_ == 0) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
   [[nodiscard]] static bool is_inside() noexcept { return depth_ != 0; }
 
  private:
-  using Mask = std::uint64_t;  // of the kernel
-  /// Caused by an instruction, so they cannot wait.
-  static constexpr Mask kFaults = (1UL << (SIGSEGV - 1)) | (1UL << (SIGBUS - 1)) | (1UL << (SIGFPE - 1)) |
-                                  (1UL << (SIGILL - 1)) | (1UL << (SIGTRAP - 1)) | (1UL << (SIGSYS - 1));
-
-  static void set_mask(Mask mask, Mask* before) noexcept {
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, before, sizeof(mask));
-  }
-
   [[gnu::tls_model("initial-exec")]] static inline thread_local int depth_ = 0;
-  [[gnu::tls_model("initial-exec")]] static inline thread_local Mask before_ = 0;
+  [[gnu::tls_model("initial-exec")]] static inline thread_local sigset_t before_{};
 };
 
 }  // namespace rdmacomm::softdev::check

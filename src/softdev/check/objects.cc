@@ -1,5 +1,6 @@
 #include "softdev/check/objects.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <utility>
@@ -117,6 +118,13 @@ std::shared_ptr<Mr> Objects::by_lkey(const ibv_context* context, std::uint32_t l
 std::shared_ptr<Mr> Objects::by_rkey(std::uint32_t rkey) const {
   const auto found = by_rkey_.find(rkey);
   return found == by_rkey_.end() ? nullptr : found->second;
+}
+
+const Object* Objects::user_of(const void* address) const {
+  for (const auto& [other, object] : all_) {
+    if (std::find(object->uses.begin(), object->uses.end(), address) != object->uses.end()) return object.get();
+  }
+  return nullptr;
 }
 
 void Objects::remember(const Mr& mr) {

@@ -203,6 +203,8 @@ class Objects {
   [[nodiscard]] std::shared_ptr<Mr> by_lkey(const ibv_context* context, std::uint32_t lkey) const;
   /// The registration of this process that has an rkey, also one that was deregistered.
   [[nodiscard]] std::shared_ptr<Mr> by_rkey(std::uint32_t rkey) const;
+  /// An object that must be ended before the one at this address; nullptr: none.
+  [[nodiscard]] const Object* user_of(const void* address) const;
   /// Remembers a registration that was deregistered: the last 4096.
   void remember(const Mr& mr);
   /// Registrations get new keys by ibv_rereg_mr.

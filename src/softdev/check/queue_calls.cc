@@ -2,7 +2,6 @@
 #include <infiniband/verbs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <vector>
@@ -78,13 +77,6 @@ void check_outstanding(const Qp& qp, StackId where) {
   report(tell_request(in_use, *waiting, "first request"));
 }
 
-bool is_used(const void* address) {
-  return std::any_of(objects().all().begin(), objects().all().end(), [address](const auto& entry) {
-    const std::vector<const void*>& uses = entry.second->uses;
-    return std::find(uses.begin(), uses.end(), address) != uses.end();
-  });
-}
-
 /// Acknowledges the events of an object that is about to be destroyed, and reports them: the call would wait for ever.
 void acknowledge(Object& object, Cq* cq) {
   const std::uint64_t waiting = cq == nullptr ? 0 : check_events(*cq, cq->events);
@@ -105,7 +97,7 @@ void settle_events(const void* address) {
     {
       const Locked locked;
       Object* const object = objects().find(address);
-      if (object == nullptr || is_used(address)) return;
+      if (object == nullptr || objects().user_of(address) != nullptr) return;
       Cq* const cq = dynamic_cast<Cq*>(object);
       if (object->unacknowledged.empty() && (cq == nullptr || cq->events.waiting() == 0)) return;
       if (waited == kMilliseconds) return acknowledge(*object, cq);

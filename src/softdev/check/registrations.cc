@@ -103,11 +103,8 @@ int check_refused(const void* object, const char* call, int error) {
   const StackId where = capture_stack_locked();
   Report refused{Rule::kDestroyRefused, std::string(call) + " has returned EBUSY, so the object still exists", {}};
   refused.line("call", "at", where).line("object", known->describe() + ", created at", known->created);
-  for (const auto& [address, other] : objects().all()) {
-    if (std::find(other->uses.begin(), other->uses.end(), object) == other->uses.end()) continue;
-    refused.line("used by", other->describe() + ", created at", other->created);
-    break;
-  }
+  if (const Object* const user = objects().user_of(object); user != nullptr)
+    refused.line("used by", user->describe() + ", created at", user->created);
   report(refused);
   return error;
 }

@@ -15,10 +15,10 @@
 #include <new>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "softdev/cm/cm_file.h"
 #include "softdev/cm/cm_id.h"
 #include "softdev/cm/cm_service.h"
-#include "softdev/common/blocked_signals.h"
 #include "softdev/context/settings.h"
 
 namespace rdmacomm::softdev {

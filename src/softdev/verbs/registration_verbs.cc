@@ -155,9 +155,10 @@ bool take_out_of_service(SoftContext& soft, std::uint32_t key) {
   return soft.wait_until_idle();
 }
 
-int refuse_reregistration(int error) {
+/// result  IBV_REREG_MR_ERR_INPUT: the registration is as it was; IBV_REREG_MR_ERR_CMD: it must not be used
+int refuse_reregistration(int error, int result = IBV_REREG_MR_ERR_INPUT) {
   errno = error;
-  return IBV_REREG_MR_ERR_INPUT;
+  return result;
 }
 
 }  // namespace
@@ -228,10 +229,8 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
 }
 
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
-  if (const int error = device_error(mr->context); error != 0) {
-    errno = error;
-    return IBV_REREG_MR_ERR_CMD;
-  }
+  if (const int error = device_error(mr->context); error != 0)
+    return refuse_reregistration(error, IBV_REREG_MR_ERR_CMD);
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
@@ -254,10 +253,8 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   int error = check_in(wanted, registration);
   if (error == 0) error = count_locked(wanted, locked);
   if (error != 0) return refuse_reregistration(error);
-  if (!take_out_of_service(soft, mr->lkey)) {
-    errno = EBUSY;  // its place may still be read, and is not reused with the same key
-    return IBV_REREG_MR_ERR_CMD;
-  }
+  // If it fails, its place may still be read, and is not reused with the same key.
+  if (!take_out_of_service(soft, mr->lkey)) return refuse_reregistration(EBUSY, IBV_REREG_MR_ERR_CMD);
   soft.registrations().replace(mr->lkey, registration);
   ++SoftPd::from(wanted.pd).users;
   --SoftPd::from(mr->pd).users;

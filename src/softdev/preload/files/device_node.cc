@@ -10,8 +10,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/blocked_signals.h"
 #include "base/spin_lock.h"
-#include "softdev/common/blocked_signals.h"
 
 namespace rdmacomm::softdev::preload {
 

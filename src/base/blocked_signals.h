@@ -1,10 +1,13 @@
 // blocked_signals.h - keeps the program's signal handlers away while a lock is held that they might need.
+// Layer: base.
 #pragma once
 
 #include <pthread.h>
 #include <signal.h>
 
-namespace rdmacomm::softdev {
+#include <initializer_list>
+
+namespace rdmacomm {
 
 /// From now on, no signal handler interrupts this thread. Faults of the thread itself are still reported.
 /// Returns  the signals that were blocked before, for SIG_SETMASK.
@@ -12,7 +15,7 @@ inline sigset_t block_signals() noexcept {
   sigset_t blocked;
   sigset_t before;
   sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&blocked, fault);
   pthread_sigmask(SIG_BLOCK, &blocked, &before);
   return before;
 }
@@ -29,4 +32,4 @@ class BlockedSignals {
   const sigset_t before_;
 };
 
-}  // namespace rdmacomm::softdev
+}  // namespace rdmacomm
